@@ -1,0 +1,1 @@
+//! What an existing table's spec may change to.

@@ -1,0 +1,85 @@
+//! Reading and writing specs; an unknown field is refused with the nearest known name.
+
+use super::TableSpec;
+use crate::{Code, Error, Result};
+
+/// Largest spec text, bytes.
+const SPEC_BYTES_MAX: usize = 1 << 20;
+
+impl TableSpec {
+    /// Reads a spec from YAML or JSON and validates it.
+    ///
+    /// # Errors
+    /// `INVALID_SPEC` with line and field, or the code of the rule that the spec breaks.
+    pub fn from_yaml(text: &str) -> Result<Self> {
+        if text.len() > SPEC_BYTES_MAX {
+            return Err(Error::new(Code::InvalidSpec, "the spec is larger than 1 MiB"));
+        }
+        let spec: Self = serde_saphyr::from_str(text).map_err(|error| refused(&error))?;
+        spec.validate()?;
+        Ok(spec)
+    }
+
+    /// The spec as JSON, as it is stored in the table.
+    ///
+    /// # Errors
+    /// `INTERNAL` when it cannot be written.
+    pub fn to_json(&self) -> Result<String> {
+        serde_json::to_string(self)
+            .map_err(|e| Error::internal("the spec cannot be written as JSON").with_source(e))
+    }
+
+    /// Reads the stored form; it was validated when it was stored.
+    ///
+    /// # Errors
+    /// `CORRUPT` when it is no spec.
+    pub fn from_json(text: &str) -> Result<Self> {
+        serde_json::from_str(text)
+            .map_err(|e| Error::corrupt("the stored spec cannot be read").with_source(e))
+    }
+}
+
+fn refused(error: &serde_saphyr::Error) -> Error {
+    let text = error.to_string();
+    let message = text.lines().next().unwrap_or(&text).trim().to_owned();
+    let built = Error::new(Code::InvalidSpec, format!("the spec cannot be read: {message}"));
+    match suggestion(&text) {
+        Some(name) => built.with_hint(format!("did you mean {name:?}?")),
+        None => built,
+    }
+}
+
+/// The known name nearest to the unknown one, out of serde's "unknown field `a`, expected one of …".
+fn suggestion(message: &str) -> Option<String> {
+    let rest = message.split("unknown field").nth(1).or_else(|| message.split("unknown variant").nth(1))?;
+    let mut names = rest.split('`').skip(1).step_by(2);
+    let unknown = names.next()?;
+    names
+        .map(|name| (strsim::damerau_levenshtein(unknown, name), name))
+        .filter(|(distance, name)| *distance <= name.len().div_ceil(2))
+        .min()
+        .map(|(_, name)| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINIMAL: &str = "name: t\nkeys: [id]\nsequence_by: seq\nschema:\n  - {name: id, type: long}\n  - {name: seq, type: long}\n";
+
+    #[test]
+    fn a_misspelt_field_is_refused_with_the_nearest_name() {
+        let error = TableSpec::from_yaml(&format!("{MINIMAL}delete_mod: soft\n")).unwrap_err();
+        assert_eq!(error.code(), Code::InvalidSpec);
+        assert_eq!(error.hint(), Some("did you mean \"delete_mode\"?"));
+    }
+
+    #[test]
+    fn policies_named_null_are_read() {
+        let text = format!("{MINIMAL}absent_fields: null\non_unrepresentable: null\nchange_data_feed: true\n");
+        let spec = TableSpec::from_yaml(&text).unwrap();
+        assert!(spec.is_row_mode());
+        let again = TableSpec::from_json(&spec.to_json().unwrap()).unwrap();
+        assert_eq!(spec, again);
+    }
+}

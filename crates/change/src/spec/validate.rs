@@ -1,0 +1,214 @@
+//! The checks of a spec that need no data.
+
+use std::collections::BTreeSet;
+
+use super::{Buckets, DeleteMode, IgnoreNull, ScdType, TableMode, TableSpec};
+use crate::{Code, Error, HIDDEN_PREFIX, Result, types};
+
+/// Names that the feed and history give to columns of their own (R-CL2).
+pub const RESERVED: [&str; 5] =
+    ["__START_AT", "__END_AT", "_change_type", "_commit_version", "_commit_timestamp"];
+
+/// Pseudo-columns that every source fills where it can (R-T5).
+pub const PSEUDO_COLUMNS: [&str; 4] =
+    ["_source_file", "_source_row", "_source_partition", "_source_offset"];
+
+/// Most buckets of a table.
+const BUCKETS_MAX: u32 = 4096;
+
+impl TableSpec {
+    /// Checks the spec against the rules that need no data.
+    ///
+    /// # Errors
+    /// The code of the first rule that it breaks.
+    pub fn validate(&self) -> Result<()> {
+        self.check_name()?;
+        self.check_keys()?;
+        self.check_columns()?;
+        self.check_modes()?;
+        self.check_sequence()?;
+        self.check_physical()
+    }
+
+    /// Whether the format derives a sequence from the source position (R-T6).
+    #[must_use]
+    pub fn has_derived_sequence(&self) -> bool {
+        self.source.format != "flat"
+    }
+
+    fn invalid(&self, message: &str) -> Error {
+        Error::new(Code::InvalidSpec, format!("table {}: {message}", self.name))
+    }
+
+    fn check_name(&self) -> Result<()> {
+        let valid = |part: &str| {
+            !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        };
+        if self.name.len() <= 255 && self.name.split('.').all(valid) {
+            return Ok(());
+        }
+        Err(self.invalid("a name has letters, digits and _, with dots for namespaces"))
+    }
+
+    fn check_keys(&self) -> Result<()> {
+        if self.mode == TableMode::Append {
+            return if self.keys.is_empty() {
+                Ok(())
+            } else {
+                Err(self.invalid("mode append has no keys"))
+            };
+        }
+        if self.keys.is_empty() {
+            let message = format!("table {}: keys are empty", self.name);
+            return Err(Error::new(Code::EmptyKeys, message)
+                .with_hint("name the business key in keys, or say mode: append"));
+        }
+        if self.keys.iter().collect::<BTreeSet<_>>().len() < self.keys.len() {
+            return Err(self.invalid("a key column is named twice"));
+        }
+        Ok(())
+    }
+
+    fn check_columns(&self) -> Result<()> {
+        if self.column_list.is_some() && self.except_column_list.is_some() {
+            let message = format!("table {}: column_list and except_column_list are both given", self.name);
+            return Err(Error::new(Code::ColumnsAndExcept, message));
+        }
+        let Some(columns) = &self.schema else { return self.check_selection_of_keys() };
+        let mut seen = BTreeSet::new();
+        for column in columns {
+            self.check_not_reserved(&column.name)?;
+            let data_type = column.data_type()?;
+            if !seen.insert(column.name.to_lowercase()) {
+                return Err(self.invalid(&format!("column {} is declared twice", column.name)));
+            }
+            if column.scale.is_some() && !matches!(data_type, arrow::datatypes::DataType::Decimal128(..)) {
+                return Err(self.invalid(&format!("column {}: scale is for decimals", column.name)));
+            }
+        }
+        self.check_selection_of_keys()?;
+        self.check_declared_names(&columns.iter().map(|c| c.name.as_str()).collect())
+    }
+
+    fn check_not_reserved(&self, name: &str) -> Result<()> {
+        let reserved = RESERVED.contains(&name)
+            || name.to_ascii_lowercase().starts_with(HIDDEN_PREFIX)
+            || (self.is_soft_delete() && (name == "is_deleted" || name == "deleted_at"));
+        if !reserved {
+            return Ok(());
+        }
+        let message = format!("table {}: column name {name} is reserved", self.name);
+        Err(Error::new(Code::ReservedColumn, message).with_hint("rename it under source.columns"))
+    }
+
+    /// Key columns must survive the column selection (R-K1).
+    fn check_selection_of_keys(&self) -> Result<()> {
+        let dropped = self.keys.iter().find(|key| {
+            self.column_list.as_ref().is_some_and(|list| !list.contains(key))
+                || self.except_column_list.as_ref().is_some_and(|list| list.contains(key))
+        });
+        match dropped {
+            None => Ok(()),
+            Some(key) => {
+                let message = format!("table {}: key column {key} is not stored", self.name);
+                Err(Error::new(Code::KeyNotInColumns, message))
+            }
+        }
+    }
+
+    fn check_declared_names(&self, declared: &BTreeSet<&str>) -> Result<()> {
+        let ignored = match &self.ignore_null_updates {
+            IgnoreNull::Switch(_) => &[][..],
+            IgnoreNull::Columns(names) | IgnoreNull::Except { except: names } => names,
+        };
+        let named = [&self.column_list, &self.except_column_list, &self.track_history_column_list,
+            &self.track_history_except_column_list];
+        let lists = named.into_iter().flatten().flatten();
+        let single = self.columns_to_update.iter().chain(&self.event_time);
+        let all = lists.chain(ignored).chain(&self.keys).chain(single).chain(&self.partition_by);
+        for name in all {
+            if !declared.contains(name.as_str()) && !self.is_declared_elsewhere(name) {
+                return Err(self.unknown_column(name, declared));
+            }
+        }
+        for name in self.sequence_by.iter().flat_map(|by| by.names()) {
+            let pseudo = PSEUDO_COLUMNS.contains(&name.as_str());
+            if !pseudo && !declared.contains(name.as_str()) && !self.is_declared_elsewhere(name) {
+                return Err(self.unknown_column(name, declared));
+            }
+        }
+        Ok(())
+    }
+
+    /// Self-describing sources may bring columns that the spec does not declare.
+    fn is_declared_elsewhere(&self, name: &str) -> bool {
+        self.source.format != "flat" || self.source.metadata_columns.values().any(|n| n == name)
+    }
+
+    fn unknown_column(&self, name: &str, declared: &BTreeSet<&str>) -> Error {
+        let message = format!("table {}: column {name} is not in the source schema", self.name);
+        let near = declared.iter().map(|d| (strsim::damerau_levenshtein(name, d), *d)).min();
+        let error = Error::new(Code::UnknownColumn, message);
+        match near {
+            Some((distance, near)) if distance <= 3 => error.with_hint(format!("did you mean {near:?}?")),
+            _ => error,
+        }
+    }
+
+    fn check_modes(&self) -> Result<()> {
+        let scd2 = self.stored_as_scd_type == ScdType::Two;
+        let tracks = self.track_history_column_list.is_some()
+            || self.track_history_except_column_list.is_some();
+        if tracks && !scd2 {
+            let message = format!("table {}: history tracking needs stored_as_scd_type: 2", self.name);
+            return Err(Error::new(Code::TrackHistoryRequiresScd2, message));
+        }
+        if self.apply_as_truncates.is_some() && self.stored_as_scd_type != ScdType::One {
+            let message = format!("table {}: apply_as_truncates needs stored_as_scd_type: 1", self.name);
+            return Err(Error::new(Code::TruncateRequiresScd1, message));
+        }
+        if self.delete_mode == DeleteMode::Soft && self.stored_as_scd_type != ScdType::One {
+            return Err(self.invalid("delete_mode: soft needs stored_as_scd_type: 1"));
+        }
+        if matches!(&self.ignore_null_updates, IgnoreNull::Columns(names) if names.is_empty()) {
+            return Err(self.invalid("ignore_null_updates names no column"));
+        }
+        if self.columns_to_update.is_some() && !self.ignore_null_updates.is_off() {
+            return Err(self.invalid("columns_to_update and ignore_null_updates exclude each other"));
+        }
+        Ok(())
+    }
+
+    fn check_sequence(&self) -> Result<()> {
+        let needed = self.mode == TableMode::Cdc && !self.has_derived_sequence();
+        match &self.sequence_by {
+            None if needed => {
+                let message = format!("table {}: sequence_by is missing", self.name);
+                Err(Error::new(Code::MissingSequenceBy, message)
+                    .with_hint("name the column that orders the changes of a key"))
+            }
+            Some(by) if by.names().is_empty() => Err(self.invalid("sequence_by names no column")),
+            _ => Ok(()),
+        }?;
+        for column in self.schema.iter().flatten() {
+            let named = self.sequence_by.iter().flat_map(|by| by.names()).any(|n| *n == column.name);
+            if (named || self.keys.contains(&column.name)) && !types::is_orderable(&column.data_type()?) {
+                return Err(self.invalid(&format!("column {} has no order", column.name)));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_physical(&self) -> Result<()> {
+        if let Buckets::Count(count) = self.buckets
+            && (!count.is_power_of_two() || count > BUCKETS_MAX)
+        {
+            return Err(self.invalid("buckets is a power of two of at most 4096"));
+        }
+        let partitions: BTreeSet<_> = self.partition_by.iter().collect();
+        if partitions.len() < self.partition_by.len() {
+            return Err(self.invalid("a partition column is named twice"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,1 @@
+//! Text to typed values and back, exactly (R-K8).
