@@ -1,0 +1,1 @@
+//! Sequences of events and stored rows side by side, compared without their values.
