@@ -7,6 +7,7 @@
 
 
 pub mod dice;
+pub mod drivers;
 pub mod histories;
 pub mod oracle;
 pub mod scenario;

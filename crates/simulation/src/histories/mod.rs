@@ -34,6 +34,7 @@ pub fn random_history(seed: u64) -> Scenario {
         past: Vec::new(),
         needs_unique: table.row_mode && (table.evolves() || dice.percent(25)),
         drifts: dice.percent(65),
+        introduced: false,
         delete_percent: *dice.pick(&[10, 30, 50]),
         batch_count,
         table: &table,
@@ -87,6 +88,8 @@ struct EventMaker<'a> {
     past: Vec<JsonRow>,
     needs_unique: bool,
     drifts: bool,
+    /// Whether the column that comes by schema evolution has come.
+    introduced: bool,
     delete_percent: usize,
     batch_count: usize,
 }
@@ -100,8 +103,9 @@ impl EventMaker<'_> {
             75..=99 => FileFormat::Parquet,
             _ => FileFormat::Jsonl,
         };
-        let introduces = |since: usize| since == index && index > 0;
-        if self.table.payload.iter().any(|column| introduces(column.since)) {
+        let introduces = |since: usize| since > 0 && since <= index && !self.introduced;
+        let introducing = self.table.payload.iter().any(|column| introduces(column.since));
+        if introducing {
             format = FileFormat::Jsonl;
         }
         let carried = self.carried(index, format);
@@ -110,12 +114,11 @@ impl EventMaker<'_> {
             batch.files = dice.between(2, 3);
         }
         for _ in 0..dice.between(1, 10) {
-            if let Some(event) = self.event(index, &carried, format) {
+            if let Some(event) = self.event(index, &carried, format, introducing) {
                 batch.events.push(event);
             }
         }
-        let first_of = self.table.payload.iter().filter(|column| introduces(column.since));
-        for column in first_of {
+        for column in self.table.payload.iter().filter(|column| introduces(column.since)) {
             // The type is inferred from the first value that is not NULL.
             for event in &mut batch.events {
                 if event.get(&column.name).is_none_or(Json::is_null) {
@@ -123,6 +126,7 @@ impl EventMaker<'_> {
                 }
             }
         }
+        self.introduced |= introducing && !batch.events.is_empty();
         if self.past.len() > 2 && dice.percent(15) && self.is_replayable(format) {
             batch.events.extend(dice.some_of(&self.past, 40));
         }
@@ -153,7 +157,13 @@ impl EventMaker<'_> {
         carried
     }
 
-    fn event(&mut self, index: usize, carried: &[String], format: FileFormat) -> Option<JsonRow> {
+    fn event(
+        &mut self,
+        index: usize,
+        carried: &[String],
+        format: FileFormat,
+        introducing: bool,
+    ) -> Option<JsonRow> {
         let dice = self.dice;
         let key = dice.below(self.table.keys.len());
         let sequence = self.sequence(index);
@@ -181,7 +191,9 @@ impl EventMaker<'_> {
         if op == json!("T") && dice.percent(70) {
             key_names(self.table).for_each(|name| drop(event.insert(name.clone(), Json::Null)));
         }
-        self.spoil(&mut event, format);
+        if !introducing {
+            self.spoil(&mut event, format);
+        }
         event.retain(|name, _| carried.contains(name));
         if format == FileFormat::Jsonl {
             self.leave_out(&mut event);

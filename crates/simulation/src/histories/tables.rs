@@ -67,7 +67,8 @@ pub(super) fn random_table(dice: &Dice, batches: usize) -> Table {
         sequences.remove(dice.below(sequences.len()));
     }
     add_column_selection(dice, &mut spec, &payload);
-    add_policies(dice, &mut spec);
+    let evolves = payload.iter().any(|column| column.since > 0);
+    add_policies(dice, &mut spec, evolves);
     let mut table = Table { spec, keys, sequences, payload, keeps_absent, row_mode, has_op };
     add_physical(dice, &mut table);
     order_columns(dice, &mut table);
@@ -216,13 +217,13 @@ fn add_column_selection(dice: &Dice, spec: &mut ScenarioSpec, payload: &[Payload
     }
 }
 
-fn add_policies(dice: &Dice, spec: &mut ScenarioSpec) {
+fn add_policies(dice: &Dice, spec: &mut ScenarioSpec, evolves: bool) {
     if dice.percent(30) {
         spec.on_invalid = Some("quarantine".into());
     }
     let deletes = spec.delete_when.is_some() && spec.scd == 1;
     // How truncates and purged tombstones meet is left open by the rules.
-    if deletes && spec.truncate_when.is_none() && dice.percent(30) {
+    if deletes && !evolves && spec.truncate_when.is_none() && dice.percent(30) {
         spec.tombstone_retention_s = Some(100);
         spec.late_after_gc = dice.percent(35).then(|| "apply".to_owned());
     }

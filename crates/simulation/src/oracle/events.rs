@@ -8,9 +8,12 @@ use crate::value::{self, Value};
 
 /// What an event does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// Everything older goes.
     Truncate,
+    /// The row goes.
     Delete,
+    /// The row takes the event's values.
     Upsert,
 }
 
@@ -33,8 +36,21 @@ pub(crate) struct Reading {
     pub(crate) insert_only: bool,
 }
 
+/// An event as it was read, before leaves are told apart.
+#[derive(Clone, Debug)]
+pub struct Decoded {
+    /// What it does.
+    pub kind: Kind,
+    /// The key, in key order.
+    pub key: Vec<Value>,
+    /// The sequence; NULL where the table has none.
+    pub sequence: Value,
+    /// By source column: the value, or nothing where the event does not author it.
+    pub cells: Vec<Option<Value>>,
+}
+
 /// Reads one event.
-pub(crate) fn read(columns: &Columns, row: &JsonRow, reading: Reading) -> Result<Event, Code> {
+pub(crate) fn decode(columns: &Columns, row: &JsonRow, reading: Reading) -> Result<Decoded, Code> {
     let mut cells = Vec::with_capacity(columns.source.len());
     for column in &columns.source {
         cells.push(match row.get(&column.name) {
@@ -71,18 +87,22 @@ pub(crate) fn read(columns: &Columns, row: &JsonRow, reading: Reading) -> Result
     if kind != Kind::Truncate && key.iter().any(Value::is_null) {
         return Err(Code::NullKey);
     }
-    let listed = listed_columns(columns, &cell);
-    let leaves = columns
-        .leaves
-        .iter()
-        .map(|leaf| {
-            let named = listed.as_ref().is_none_or(|list| {
-                list.iter().any(|name| *name == columns.source[leaf.source].name)
-            });
-            named.then(|| authored(leaf, cells[leaf.source].as_ref())).flatten()
-        })
-        .collect();
-    Ok(Event { kind, key, sequence, leaves })
+    if let Some(listed) = listed_columns(columns, &cell) {
+        for (column, cell) in columns.source.iter().zip(&mut cells) {
+            if !listed.contains(&column.name) {
+                *cell = None;
+            }
+        }
+    }
+    Ok(Decoded { kind, key, sequence, cells })
+}
+
+/// Tells the leaves apart.
+pub(crate) fn event(columns: &Columns, decoded: Decoded) -> Event {
+    let cells = &decoded.cells;
+    let leaves =
+        columns.leaves.iter().map(|leaf| authored(leaf, cells[leaf.source].as_ref())).collect();
+    Event { kind: decoded.kind, key: decoded.key, sequence: decoded.sequence, leaves }
 }
 
 fn sequence(columns: &Columns, cell: &impl Fn(usize) -> Value) -> Value {

@@ -18,7 +18,8 @@ use arrow::datatypes::DataType;
 use tidegate_change::Code;
 
 use self::columns::Columns;
-use self::events::{Event, Kind, Reading};
+use self::events::{Event, Reading};
+pub use self::events::{Decoded, Kind};
 use self::fold::Folding;
 use crate::scenario::{Batch, JsonRow, Scenario, ScenarioSpec};
 use crate::value::{self, Value};
@@ -156,17 +157,23 @@ impl Oracle {
         Ok(outcome)
     }
 
-    fn read_events(&self, batch: &Batch, outcome: &mut Outcome) -> Result<Vec<Event>, Refusal> {
+    /// The events of a batch, or why each is invalid.
+    #[must_use]
+    pub fn decode(&self, batch: &Batch) -> Vec<Result<Decoded, Code>> {
         let reading = Reading {
             format: batch.format,
             keep_absent: self.keep_absent,
             insert_only: self.insert_only,
         };
+        batch.events.iter().map(|row| events::decode(&self.columns, row, reading)).collect()
+    }
+
+    fn read_events(&self, batch: &Batch, outcome: &mut Outcome) -> Result<Vec<Event>, Refusal> {
         let mut valid = Vec::new();
         let mut invalid = BTreeSet::new();
-        for row in &batch.events {
-            match events::read(&self.columns, row, reading) {
-                Ok(event) => valid.push(event),
+        for decoded in self.decode(batch) {
+            match decoded {
+                Ok(decoded) => valid.push(events::event(&self.columns, decoded)),
                 Err(code) => {
                     outcome.rejects.push(code.as_str());
                     invalid.insert(code);
