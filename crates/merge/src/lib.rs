@@ -25,6 +25,8 @@ mod resolve;
 mod rules;
 mod sequences;
 mod stored;
+#[cfg(test)]
+mod table_test;
 mod truncate;
 mod values;
 

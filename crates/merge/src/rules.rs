@@ -122,6 +122,12 @@ impl MergeRules {
         }
     }
 
+    /// All truncates, remembered and new.
+    pub(crate) fn truncates(&self) -> impl Iterator<Item = &SequenceBytes> {
+        let all = self.context.truncates.iter().chain(&self.context.new_truncates);
+        all.filter(|_| self.takes_deletes())
+    }
+
     /// Whether a NULL of the payload column is not authored (R-N2).
     pub(crate) fn ignores_null(column: &TableColumn) -> bool {
         matches!(column.role, ColumnRole::Payload { ignore_null: true })
