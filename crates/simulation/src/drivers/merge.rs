@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Int64Type, Schema, SchemaRef};
@@ -135,7 +135,7 @@ impl MergeDriver {
         let context = self.context(&encoder, &new_truncates, now_ms)?;
         let rules = MergeRules::new(&layout, &self.resolved.spec, context)?;
         let grouped = group(&rules, self.columns(&layout, &keyed))?;
-        self.raise_watermark(&encoder, &grouped.max_sequence()?, &new_truncates)?;
+        self.raise_watermark(&encoder, &grouped.max_sequence(&rules)?, &new_truncates)?;
         let named: Vec<Row> = (0..grouped.len())
             .map(|g| grouped.key_columns().iter().map(|c| value_at(c.as_ref(), g)).collect())
             .collect();

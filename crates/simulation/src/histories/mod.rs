@@ -103,7 +103,8 @@ impl EventMaker<'_> {
             75..=99 => FileFormat::Parquet,
             _ => FileFormat::Jsonl,
         };
-        let introduces = |since: usize| since > 0 && since <= index && !self.introduced;
+        let introduced = self.introduced;
+        let introduces = |since: usize| since > 0 && since <= index && !introduced;
         let introducing = self.table.payload.iter().any(|column| introduces(column.since));
         if introducing {
             format = FileFormat::Jsonl;
