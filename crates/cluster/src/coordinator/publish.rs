@@ -4,7 +4,9 @@
 //! bytes into a slot that is written once, and all read the same answer from it.
 
 use bytes::Bytes;
-use tidegate_change::{Code, Digest, Error, Result, TableVersion};
+use futures::TryStreamExt;
+use object_store::{ObjectStore, ObjectStoreExt};
+use tidegate_change::{AttemptId, Code, Digest, Error, Result, TableVersion};
 use tidegate_delta::actions::{Action, parse_commit};
 use tidegate_delta::log::{CommitOrigin, TableCommit, classify};
 use tidegate_delta::{CreateOutcome, DeltaLog, names};
@@ -85,15 +87,16 @@ impl Coordinator {
         log: &DeltaLog,
     ) -> Result<()> {
         let attempt = pending.opened.index;
+        // The slot is ours, so nobody needs the staged bytes any more; they go before the entry after which
+        // nobody would look for them.
+        if pending.bytes == CommitBytes::Staged
+            && let Err(error) = remove_staged(log, self.attempt_id(attempt)).await
+        {
+            tracing::warn!(table = table.name, %error, "a staged commit was not removed");
+        }
         let entry = Finalize { table: id.clone(), version: pending.version, attempt };
         // A refusal means that somebody else was first with the same decision.
         self.propose(Entry::Finalize(entry)).await?;
-        if pending.bytes == CommitBytes::Staged {
-            let staged = names::staged_commit(self.attempt_id(attempt), pending.version);
-            if let Err(error) = log.root().delete(&staged).await {
-                tracing::warn!(table = table.name, %error, "a staged commit was not removed");
-            }
-        }
         Ok(())
     }
 
@@ -148,6 +151,23 @@ impl Coordinator {
         log.root().write(&path, draft.bytes.clone()).await?;
         Ok(CommitBytes::Staged)
     }
+}
+
+/// Removes the staged commits of an attempt, which a rebase may have made several.
+async fn remove_staged(log: &DeltaLog, attempt: AttemptId) -> Result<()> {
+    let root = log.root();
+    let staged = names::staged_commit(attempt, TableVersion(0));
+    let directory = staged.rsplit_once('/').map_or(staged.as_str(), |(directory, _)| directory);
+    let directory = root.location(directory)?;
+    let failed = |e: object_store::Error| {
+        Error::new(Code::Io, format!("{directory}: cannot be cleared")).with_source(e)
+    };
+    let listed: Vec<_> =
+        root.store().list(Some(&directory)).try_collect().await.map_err(failed)?;
+    for object in listed {
+        root.store().delete(&object.location).await.map_err(failed)?;
+    }
+    Ok(())
 }
 
 /// Writes a slot if it is empty and returns what is in it.

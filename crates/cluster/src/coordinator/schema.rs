@@ -78,6 +78,8 @@ impl Coordinator {
 
     async fn try_alter(&self, id: &TableId, name: &str, spec: &TableSpec) -> Result<Option<TableVersion>> {
         self.resolve(id).await?;
+        let table = self.table(id).await?;
+        table.require_active().map_err(|refusal| refusal.into_error(name))?;
         self.follow_log(id).await?;
         let table = self.table(id).await?;
         let head = table.head.ok_or_else(|| Refusal::TableUnknown.into_error(name))?;

@@ -90,6 +90,7 @@ impl Coordinator {
             }
             standing => return Err(refused(standing, &table.name)),
         }
+        table.require_active().map_err(|refusal| refusal.into_error(&table.name))?;
         self.follow_log(id).await?;
         let table = self.table(id).await?;
         let Some(head) = table.head else {

@@ -269,7 +269,7 @@ impl TableState {
         self.batches_count - self.marks.len() as u64
     }
 
-    pub(super) fn require_active(&self) -> Result<(), Refusal> {
+    pub(crate) fn require_active(&self) -> Result<(), Refusal> {
         match &self.status {
             TableStatus::Active => Ok(()),
             TableStatus::Quarantined { reason } => Err(Refusal::Quarantined { reason: reason.clone() }),
