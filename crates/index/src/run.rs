@@ -17,10 +17,11 @@ use crate::manifest::RunDescriptor;
 
 /// Bytes at the end of a run that are read to open it; most runs need no more.
 const TAIL_BYTES: u64 = 64 * 1024;
-/// Wanted blocks closer than this are read together.
-const GAP_BYTES: u32 = 8 * 1024;
+/// Wanted blocks with no more than this between them are one read. A local read of a block costs less than
+/// copying its neighbours; stores with dear requests join further ranges themselves (`get_ranges`).
+const GAP_BYTES: u32 = 0;
 /// A segment is read as a whole when this many times the wanted blocks exceed it.
-const WHOLE_FACTOR: u64 = 5;
+const WHOLE_FACTOR: u64 = 2;
 /// About the bytes of a full block.
 const BLOCK_BYTES: u64 = 4096;
 
