@@ -17,9 +17,6 @@ use crate::manifest::RunDescriptor;
 
 /// Bytes at the end of a run that are read to open it; most runs need no more.
 const TAIL_BYTES: u64 = 64 * 1024;
-/// Wanted blocks with no more than this between them are one read. A local read of a block costs less than
-/// copying its neighbours; stores with dear requests join further ranges themselves (`get_ranges`).
-const GAP_BYTES: u32 = 0;
 /// A segment is read as a whole when this many times the wanted blocks exceed it.
 const WHOLE_FACTOR: u64 = 2;
 /// About the bytes of a full block.
@@ -327,12 +324,13 @@ fn search_block(block: Block<'_>, probes: &[Probe], hits: &mut Vec<Hit>) {
     }
 }
 
-/// Joins ascending ranges that are close to each other.
+/// Joins ascending ranges that touch. A local read of a block costs less than copying a block that nobody
+/// wants; stores with dear requests join further ranges themselves (`get_ranges`).
 fn join(ranges: &[Range<u32>]) -> Vec<Range<u32>> {
     let mut joined: Vec<Range<u32>> = Vec::with_capacity(ranges.len());
     for range in ranges {
         match joined.last_mut() {
-            Some(last) if range.start - last.end <= GAP_BYTES => last.end = range.end,
+            Some(last) if range.start == last.end => last.end = range.end,
             _ => joined.push(range.clone()),
         }
     }
