@@ -258,10 +258,10 @@ impl Sink {
             put.map_err(|e| error::storage(&self.path, e))?;
         } else {
             self.put_part(tail).await?;
-            if let Some(mut upload) = self.upload.take() {
-                if let Err(failed) = upload.complete().await {
-                    return Err(self.abandon(upload, failed).await);
-                }
+            if let Some(mut upload) = self.upload.take()
+                && let Err(failed) = upload.complete().await
+            {
+                return Err(self.abandon(upload, failed).await);
             }
         }
         Ok(Some(RunDescriptor::new(
