@@ -20,7 +20,7 @@ use self::tables::Table;
 pub use self::shrink::shrink;
 use crate::dice::Dice;
 use crate::oracle::Oracle;
-use crate::scenario::{Batch, FileFormat, JsonRow, Scenario};
+use crate::scenario::{Batch, Condition, FileFormat, JsonRow, Scenario};
 
 /// The history that a seed names.
 #[must_use]
@@ -169,7 +169,9 @@ impl EventMaker<'_> {
         let key = dice.below(self.table.keys.len());
         let sequence = self.sequence(index);
         let op = self.operation();
-        let is_upsert = !matches!(op.as_str(), Some("D" | "d'" | "T"));
+        let spec = &self.table.spec;
+        let conditions = spec.delete_when.iter().chain(&spec.truncate_when);
+        let is_upsert = !conditions.flat_map(Condition::values).any(|value| *value == op);
         if self.needs_unique && is_upsert && !self.taken.insert((key, sequence)) {
             return None;
         }
