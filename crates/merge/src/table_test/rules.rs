@@ -418,3 +418,84 @@ fn newer_full_events_leave_the_stored_row_unread() {
     assert_eq!(table.unread, 2, "a newer delete needs nothing");
     assert!(table.visible().is_empty());
 }
+
+#[test]
+fn arrays_and_maps_are_whole_values_beside_others_r_n2() {
+    let columns = [
+        ("l", "array<struct<x:string>>"),
+        ("m", "map<string,array<long>>"),
+        ("d", "decimal(10,2)"),
+        ("t", "timestamp_ntz"),
+        ("s", "struct<l:array<string>,n:struct<z:long>>"),
+    ];
+    let mut table = Table::new(spec(&columns, json!({"ignore_null_updates": true})));
+    let (d, t) = ("12.50", "2020-01-02T03:04:05");
+    table.apply(json!([
+        {"id": 1, "seq": 1, "l": [{"x": "a"}, null], "m": {"k": [1, null]}, "d": d, "t": t, "s": null},
+        {"id": 2, "seq": 1, "l": null, "m": null, "d": d, "t": t, "s": {"l": ["q"], "n": null}},
+    ]));
+    table.apply(json!([
+        {"id": 1, "seq": 2, "l": [], "s": {"l": ["p"], "n": null}},
+        {"id": 2, "seq": 2, "m": {"b": [], "a": [3]}, "s": {"l": null, "n": {"z": 7}}},
+    ]));
+    let before = table.visible();
+    assert_eq!(
+        (&before[0]["l"], &before[0]["m"]),
+        (&json!([]), &json!({"k": [1, null]}))
+    );
+    assert_eq!(before[0]["s"], json!({"l": ["p"], "n": null}));
+    assert_eq!(
+        (&before[1]["l"], &before[1]["t"]),
+        (&json!(null), &json!(t))
+    );
+    assert_eq!(before[1]["s"], json!({"l": ["q"], "n": {"z": 7}}));
+    let same = table.apply(json!([{"id": 2, "seq": 3, "m": {"a": [3], "b": []}, "d": d}]));
+    assert_eq!(
+        (same.counters.unchanged, same.feed.len(), same.written),
+        (1, 0, 1)
+    );
+    table.apply(json!([{"id": 1, "seq": 3, "op": "D"}, {"op": "T", "seq": 9}]));
+    assert!(table.visible().is_empty());
+}
+
+#[test]
+fn groups_come_in_the_order_of_bucket_and_key() {
+    use arrow::array::{Array, AsArray};
+    use arrow::datatypes::Int64Type;
+    use tidegate_change::KeyBucket;
+    let table = one_column(json!({}));
+    let rules = table.rules(vec![], 0);
+    let objects: Vec<_> = [5, -3, 9, 5, 0]
+        .iter()
+        .map(|id| json!({"id": id, "seq": 1}))
+        .collect();
+    let mut events = table.events(&objects);
+    events.buckets = [1, 1, 0, 1, 0].map(KeyBucket).to_vec();
+    let grouped = crate::group(&rules, events).unwrap();
+    let keys = grouped.key_columns()[0].as_primitive::<Int64Type>();
+    assert_eq!(keys.values().as_ref(), [0, 9, -3, 5]);
+    assert_eq!(grouped.buckets(), [0, 0, 1, 1].map(KeyBucket));
+    assert_eq!(grouped.event_rows(3).collect::<Vec<_>>(), [0, 3]);
+    assert_eq!((grouped.len(), keys.null_count()), (4, 0));
+}
+
+#[test]
+fn string_keys_with_a_shared_prefix_are_told_apart_r_k4() {
+    let mut spec = spec(&[("v", "string")], json!({}));
+    spec["schema"][0]["type"] = json!("string");
+    let mut table = Table::new(spec);
+    let long = "a-prefix-that-is-longer-than-sixteen-bytes-";
+    let ids = ["", " ", "x", "x ", "X", "y1", "y2"].map(|end| format!("{long}{end}"));
+    let events: Vec<_> = ids
+        .iter()
+        .map(|id| json!({"id": id, "seq": 1, "v": id}))
+        .collect();
+    table.apply(json!(events));
+    let again: Vec<_> = ids
+        .iter()
+        .rev()
+        .map(|id| json!({"id": id, "seq": 1, "v": id}))
+        .collect();
+    assert_eq!(table.apply(json!(again)).counters.duplicates, 7);
+    assert_eq!(table.visible().len(), 7);
+}
