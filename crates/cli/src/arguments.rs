@@ -8,17 +8,11 @@ use tidegate_query::output::OutputFormat;
 
 use crate::commands::{apply, batch, changes, completions, config, demo, read, rejects, table};
 
-/// The version, with the commit that it was built from where the build says.
-pub(crate) const VERSION: &str = match option_env!("TIDEGATE_COMMIT") {
-    Some(commit) => commit,
-    None => env!("CARGO_PKG_VERSION"),
-};
-
 /// Keeps lakehouse tables equal to their sources by applying change events.
 #[derive(Debug, Parser)]
 #[command(
     name = "tidegate",
-    version = VERSION,
+    version,
     arg_required_else_help = true,
     disable_help_subcommand = true,
     after_help = "Start with `tidegate demo`."

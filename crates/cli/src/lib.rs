@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use tidegate_change::{Error, Result};
 
-use crate::arguments::{Cli, Command};
+use crate::arguments::{Cli, Command, Role};
 use crate::context::Context;
 
 /// Runs one command and returns its exit code.
@@ -28,31 +28,34 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return failure::usage(&error),
     };
+    let context = match Context::new(&cli.global) {
+        Ok(context) => context,
+        Err(error) => return failure::report(&error, Role::Definition),
+    };
     let role = cli.command.role();
-    match dispatch(cli) {
+    match dispatch(&context, cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failure::report(&error, role),
     }
 }
 
-fn dispatch(cli: Cli) -> Result<()> {
+fn dispatch(context: &Context, command: Command) -> Result<()> {
     log_to_stderr();
-    let context = Context::new(&cli.global)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|e| Error::io("the threads of the process", e))?;
     runtime.block_on(async {
-        match cli.command {
-            Command::Demo(arguments) => commands::demo::run(&context, &arguments).await,
-            Command::Table(noun) => commands::table::run(&context, noun).await,
-            Command::Apply(arguments) => commands::apply::run(&context, arguments).await,
-            Command::Read(arguments) => commands::read::run(&context, arguments).await,
-            Command::Changes(arguments) => commands::changes::run(&context, arguments).await,
-            Command::Rejects(arguments) => commands::rejects::run(&context, &arguments).await,
-            Command::Batch(noun) => commands::batch::run(&context, noun).await,
-            Command::Config(noun) => commands::config::run(&context, &noun),
-            Command::Completions(arguments) => commands::completions::run(&context, &arguments),
+        match command {
+            Command::Demo(arguments) => commands::demo::run(context, &arguments).await,
+            Command::Table(noun) => commands::table::run(context, noun).await,
+            Command::Apply(arguments) => commands::apply::run(context, arguments).await,
+            Command::Read(arguments) => commands::read::run(context, arguments).await,
+            Command::Changes(arguments) => commands::changes::run(context, arguments).await,
+            Command::Rejects(arguments) => commands::rejects::run(context, &arguments).await,
+            Command::Batch(noun) => commands::batch::run(context, noun).await,
+            Command::Config(noun) => commands::config::run(context, &noun),
+            Command::Completions(arguments) => commands::completions::run(context, &arguments),
             Command::Later(words) => commands::later(&words),
         }
     })

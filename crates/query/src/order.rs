@@ -29,10 +29,13 @@ const SORT_BYTES_MAX: usize = 256 << 20;
 const ORDER: &str = "__tidegate_order";
 
 /// The rows in ascending order of the columns at these positions, at most `limit` of them.
-///
+pub(crate) fn by_columns(rows: Rows, keys: &[usize], limit: Option<u64>) -> Result<Rows> {
+    within(SORT_BYTES_MAX, rows, keys, limit)
+}
+
 /// NULL sorts first, floats have one NaN on top and one zero, text sorts by its bytes: the order in which
 /// the merge compares keys.
-pub(crate) fn by_columns(rows: Rows, keys: &[usize], limit: Option<u64>) -> Result<Rows> {
+fn within(memory_bytes: usize, rows: Rows, keys: &[usize], limit: Option<u64>) -> Result<Rows> {
     let visible = Arc::clone(rows.schema());
     let mut fields: Vec<Arc<Field>> = visible.fields().iter().map(Arc::clone).collect();
     let order = fields.len();
@@ -48,7 +51,7 @@ pub(crate) fn by_columns(rows: Rows, keys: &[usize], limit: Option<u64>) -> Resu
         schema: Arc::clone(&schema),
         rows: Mutex::new(Some(Box::pin(keyed.map_err(|e| DataFusionError::External(Box::new(e)))))),
     };
-    let sorted = sort(source, order, limit).map_err(failed)?;
+    let sorted = sort(memory_bytes, source, order, limit).map_err(failed)?;
     let kept: Vec<usize> = (0..order).collect();
     let stream = sorted.map_err(failed).and_then(move |batch| {
         std::future::ready(batch.project(&kept).map_err(|e| {
@@ -59,6 +62,7 @@ pub(crate) fn by_columns(rows: Rows, keys: &[usize], limit: Option<u64>) -> Resu
 }
 
 fn sort(
+    memory_bytes: usize,
     source: Source,
     order: usize,
     limit: Option<u64>,
@@ -71,7 +75,7 @@ fn sort(
     };
     let limit = limit.and_then(|limit| usize::try_from(limit).ok());
     let plan = SortExec::new(ordering, Arc::new(input)).with_fetch(limit);
-    let runtime = RuntimeEnvBuilder::new().with_memory_limit(SORT_BYTES_MAX, 1.0).build_arc()?;
+    let runtime = RuntimeEnvBuilder::new().with_memory_limit(memory_bytes, 1.0).build_arc()?;
     plan.execute(0, Arc::new(TaskContext::default().with_runtime(runtime)))
 }
 
@@ -150,5 +154,61 @@ fn failed(error: DataFusionError) -> Error {
         }
         DataFusionError::IoError(cause) => Error::io("temporary files of a sort", cause),
         other => Error::internal("sorting by key failed").with_source(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{AsArray, Float64Array, Int64Array, StringArray};
+    use arrow::datatypes::{Float64Type, Int64Type};
+
+    use super::*;
+
+    fn rows(batches: Vec<RecordBatch>) -> Rows {
+        let schema = batches[0].schema();
+        Rows::new(schema, futures::stream::iter(batches.into_iter().map(Ok)))
+    }
+
+    #[tokio::test]
+    async fn a_sort_beyond_its_memory_spills() {
+        let batches = (0..100_i64).map(|part| {
+            let ids = Int64Array::from_iter_values((0..2000).map(|n| (n * 7919 + part * 31) % 200_003));
+            let texts = StringArray::from_iter_values((0..2000).map(|n| format!("{n:>200}")));
+            let columns: Vec<(&str, ArrayRef)> = vec![("id", Arc::new(ids)), ("v", Arc::new(texts))];
+            RecordBatch::try_from_iter(columns).unwrap()
+        });
+        let mut sorted = within(16 << 20, rows(batches.collect()), &[0], None).unwrap();
+        let (mut count, mut last) = (0, i64::MIN);
+        while let Some(batch) = sorted.next_batch().await.unwrap() {
+            assert_eq!(batch.num_columns(), 2);
+            for id in batch.column(0).as_primitive::<Int64Type>().values() {
+                assert!(*id >= last);
+                last = *id;
+                count += 1;
+            }
+        }
+        assert_eq!(count, 200_000);
+    }
+
+    #[tokio::test]
+    async fn composite_keys_sort_by_value() {
+        let floats = Float64Array::from(vec![f64::NAN, 0.0, -0.0, 1.0, -f64::NAN]);
+        let ids = Int64Array::from(vec![1, 2, 1, 0, 0]);
+        let columns: Vec<(&str, ArrayRef)> = vec![("f", Arc::new(floats)), ("id", Arc::new(ids))];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let mut sorted = by_columns(rows(vec![batch]), &[0, 1], Some(4)).unwrap();
+        let batch = sorted.next_batch().await.unwrap().unwrap();
+        assert_eq!(batch.column(1).as_primitive::<Int64Type>().values(), &[1, 2, 0, 0]);
+        assert!(batch.column(0).as_primitive::<Float64Type>().value(3).is_nan());
+    }
+
+    #[tokio::test]
+    async fn a_failure_of_reading_comes_out_as_it_was() {
+        let schema: SchemaRef =
+            Arc::new(Schema::new(vec![Field::new("id", DataType::Int64, true)]));
+        let gone = Error::new(Code::NotFound, "file a: does not exist");
+        let rows = Rows::new(schema, futures::stream::iter([Err(gone)]));
+        let mut sorted = by_columns(rows, &[0], None).unwrap();
+        assert_eq!(sorted.next_batch().await.unwrap_err().code(), Code::NotFound);
     }
 }

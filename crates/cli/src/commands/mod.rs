@@ -12,10 +12,12 @@ pub(crate) mod table;
 
 use std::ffi::OsString;
 
+use clap::CommandFactory;
 use tidegate_change::{Code, Error, Result};
 use tidegate_query::Rows;
 use tidegate_query::output::row_writer;
 
+use crate::arguments::Cli;
 use crate::context::Context;
 
 /// Commands of the interface that this build does not have.
@@ -32,8 +34,18 @@ pub(crate) fn later(words: &[OsString]) -> Result<()> {
         return Err(Error::new(Code::Unsupported, message)
             .with_hint("`tidegate --help` lists the commands that it has"));
     }
-    Err(Error::new(Code::InvalidArgument, format!("command {word:?}: there is none"))
-        .with_hint("`tidegate --help` lists the commands"))
+    let error = Error::new(Code::InvalidArgument, format!("command {word:?}: there is none"));
+    let command = Cli::command();
+    let nearest = command
+        .get_subcommands()
+        .map(|known| (strsim::damerau_levenshtein(known.get_name(), &word), known.get_name()))
+        .min();
+    Err(match nearest {
+        Some((distance, known)) if distance <= known.len().div_ceil(3) => {
+            error.with_hint(format!("did you mean `{known}`?"))
+        }
+        _ => error.with_hint("`tidegate --help` lists the commands"),
+    })
 }
 
 /// Prints rows in the form of `--output`.
