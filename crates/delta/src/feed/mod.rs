@@ -1,0 +1,1 @@
+//! The changes of a range of versions.
