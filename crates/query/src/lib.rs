@@ -13,7 +13,6 @@
 mod batches;
 mod changes;
 mod columns;
-mod feed;
 mod order;
 pub mod output;
 mod read;
@@ -21,9 +20,8 @@ mod rejects;
 mod rows;
 
 pub use batches::batches;
-pub use changes::{
-    ChangesRange, ChangesStart, FeedBound, StreamedChanges, changes, stream_changes,
-};
+pub use changes::{ChangesStart, StreamedChanges, changes, stream_changes};
 pub use read::{ReadOptions, read};
 pub use rejects::rejects;
 pub use rows::Rows;
+pub use tidegate_delta::feed::FeedBounds;

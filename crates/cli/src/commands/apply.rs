@@ -2,7 +2,7 @@
 
 use clap::Args;
 use tidegate_change::{Code, Error, Result};
-use tidegate_server::{ApplyOptions, SourceArgument};
+use tidegate_server::{ApplyOptions, FileFormat, SourceArgument};
 
 use crate::context::Context;
 use crate::progress::Spinner;
@@ -43,24 +43,17 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<()> {
     if arguments.snapshot {
         return Err(Error::new(Code::Unsupported, "--snapshot: this build does not have it"));
     }
-    let sources: Vec<SourceArgument> = arguments.sources.iter().map(|text| source(text)).collect();
+    let sources: Vec<SourceArgument> =
+        arguments.sources.iter().map(|text| SourceArgument::parse(text)).collect();
     let options = ApplyOptions {
         batch_id: arguments.batch_id,
-        format: arguments.format,
+        format: arguments.format.as_deref().map(FileFormat::from_word).transpose()?,
         force: arguments.force,
         dry_run: arguments.dry_run,
-        ..ApplyOptions::default()
     };
     let embedded = context.writer().await?;
     let spinner = Spinner::start(context, format!("applying to {}", arguments.table));
-    let result = embedded.apply(&arguments.table, &sources, options).await?;
+    let result = embedded.apply(&arguments.table, &sources, &options).await?;
     drop(spinner);
     render::object(context, &result)
-}
-
-fn source(text: &str) -> SourceArgument {
-    match text {
-        "-" => SourceArgument::Stdin,
-        path => SourceArgument::Path(path.into()),
-    }
 }

@@ -60,13 +60,13 @@ pub(crate) async fn run(context: &Context, noun: Noun) -> Result<()> {
     let reader = context.reader()?;
     match noun {
         Noun::List(arguments) => {
-            let mut results = tidegate_query::batches(&reader.log(&arguments.table).await?).await?;
+            let mut results = tidegate_query::batches(&reader.log(&arguments.table)?).await?;
             results.truncate(arguments.limit.unwrap_or(usize::MAX));
             let lines = results.iter().map(line).collect::<Vec<_>>();
             render::objects(context, &lines, &LIST_COLUMNS)
         }
         Noun::Show(arguments) => {
-            let results = tidegate_query::batches(&reader.log(&arguments.table).await?).await?;
+            let results = tidegate_query::batches(&reader.log(&arguments.table)?).await?;
             match results.iter().find(|result| result.batch_id.0 == arguments.batch_id) {
                 Some(result) => render::object(context, result),
                 None => {

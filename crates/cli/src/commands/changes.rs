@@ -5,9 +5,9 @@ use std::time::Duration;
 use clap::Args;
 use tidegate_change::{Code, Error, Result, TableVersion};
 use tidegate_query::output::{RowWriter, row_writer};
-use tidegate_query::{ChangesRange, ChangesStart, FeedBound, StreamedChanges};
+use tidegate_query::{ChangesStart, FeedBounds, StreamedChanges};
 
-use super::read::{parse_time_ms, parse_version};
+use super::read::{invalid_version, parse_time_ms, parse_version};
 use crate::commands;
 use crate::context::Context;
 use crate::position::Position;
@@ -50,26 +50,23 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<()> {
-    let from = bound("--from", &arguments.from, &arguments.from_timestamp)?;
-    let to = bound("--to", &arguments.to, &arguments.to_timestamp)?;
+    let bounds = bounds(&arguments)?;
     let table = &arguments.table;
-    if !arguments.stream {
-        let reader = context.reader()?;
-        let log = reader.log(table).await?;
-        let range = ChangesRange { from, to, allow_out_of_range: arguments.allow_out_of_range };
-        let rows = tidegate_query::changes(&log, &range).await.map_err(|e| named(table, e))?;
-        return commands::print(context, rows).await;
+    if arguments.stream {
+        return stream(context, &arguments, bounds).await;
     }
-    if to.is_some() {
-        return Err(Error::new(Code::InvalidRange, "--to: a stream has no end"));
-    }
-    stream(context, &arguments, from).await
+    let log = context.reader()?.log(table)?;
+    let rows = tidegate_query::changes(&log, &bounds).await.map_err(|e| named(table, e))?;
+    commands::print(context, rows).await
 }
 
-async fn stream(context: &Context, arguments: &Arguments, from: Option<FeedBound>) -> Result<()> {
+async fn stream(context: &Context, arguments: &Arguments, bounds: FeedBounds) -> Result<()> {
     let table = &arguments.table;
+    if arguments.to.is_some() || arguments.to_timestamp.is_some() {
+        return Err(Error::new(Code::InvalidRange, "--to: a stream has no end"));
+    }
     let reader = context.reader()?;
-    let log = reader.log(table).await?;
+    let log = reader.log(table)?;
     let position = match &arguments.position {
         Some(name) => {
             let id = reader.snapshot(table, None).await?.metadata.id.clone();
@@ -84,10 +81,12 @@ async fn stream(context: &Context, arguments: &Arguments, from: Option<FeedBound
     };
     let mut delivery = Delivery { writer: None, position, after };
     loop {
-        let start = match (delivery.after, from) {
-            (Some(after), _) => ChangesStart::After(after),
-            (None, Some(from)) => ChangesStart::From(from),
-            (None, None) => ChangesStart::Table,
+        let start = match delivery.after {
+            Some(after) => ChangesStart::After(after),
+            None if arguments.from.is_some() || arguments.from_timestamp.is_some() => {
+                ChangesStart::From(bounds)
+            }
+            None => ChangesStart::Table,
         };
         let waits = arguments.follow || arguments.allow_out_of_range;
         let changes = tidegate_query::stream_changes(&log, start, waits).await;
@@ -144,20 +143,23 @@ impl Delivery {
     }
 }
 
-/// A bound given as a version or as a time, not as both (R-F7).
-fn bound(option: &str, version: &Option<String>, time: &Option<String>) -> Result<Option<FeedBound>> {
-    match (version, time) {
-        (Some(_), Some(_)) => {
-            let message = format!("{option} and {option}-timestamp are given together");
-            Err(Error::new(Code::InvalidVersion, message))
-        }
-        (Some(version), None) => Ok(Some(FeedBound::Version(parse_version(option, version)?))),
-        (None, Some(time)) => {
-            let time = parse_time_ms(&format!("{option}-timestamp"), time)?;
-            Ok(Some(FeedBound::TimestampMs(time)))
-        }
-        (None, None) => Ok(None),
-    }
+/// The bounds as given; the rules about them are the feed's (R-F1 to R-F7).
+fn bounds(arguments: &Arguments) -> Result<FeedBounds> {
+    let version = |option: &str, text: &Option<String>| -> Result<Option<i64>> {
+        let Some(text) = text else { return Ok(None) };
+        let version = parse_version(option, text)?;
+        i64::try_from(version.0).map(Some).map_err(|_| invalid_version(option, text))
+    };
+    let time = |option: &str, text: &Option<String>| {
+        text.as_ref().map(|text| parse_time_ms(option, text)).transpose()
+    };
+    Ok(FeedBounds {
+        start_version: version("--from", &arguments.from)?,
+        start_timestamp_ms: time("--from-timestamp", &arguments.from_timestamp)?,
+        end_version: version("--to", &arguments.to)?,
+        end_timestamp_ms: time("--to-timestamp", &arguments.to_timestamp)?,
+        allow_out_of_range: arguments.allow_out_of_range,
+    })
 }
 
 fn named(table: &str, error: Error) -> Error {
@@ -167,22 +169,4 @@ fn named(table: &str, error: Error) -> Error {
 #[expect(clippy::disallowed_methods, reason = "a person watches; no decision depends on the time")]
 async fn wait() {
     tokio::time::sleep(FOLLOW_INTERVAL).await;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bound_is_a_version_or_a_time() {
-        let text = |text: &str| Some(text.to_owned());
-        assert!(bound("--from", &None, &None).unwrap().is_none());
-        assert!(matches!(
-            bound("--from", &text("2"), &None).unwrap(),
-            Some(FeedBound::Version(TableVersion(2)))
-        ));
-        let both = bound("--from", &text("2"), &text("2026-01-01")).unwrap_err();
-        assert_eq!(both.code(), Code::InvalidVersion);
-        assert_eq!(bound("--to", &text("-2"), &None).unwrap_err().code(), Code::InvalidVersion);
-    }
 }

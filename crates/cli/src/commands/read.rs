@@ -49,7 +49,7 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<()> {
         (Some(version), None) => Some(parse_version("--version", version)?),
         (None, Some(time)) => {
             let time = parse_time_ms("--timestamp", time)?;
-            Some(reader.log(table).await?.version_at(time).await?)
+            Some(reader.log(table)?.version_at(time).await?)
         }
         (None, None) => None,
     };
@@ -68,13 +68,12 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<()> {
 
 /// A version as the command line writes it (R-F7).
 pub(crate) fn parse_version(option: &str, text: &str) -> Result<TableVersion> {
-    match text.parse::<u64>() {
-        Ok(version) => Ok(TableVersion(version)),
-        Err(_) => {
-            let message = format!("{option} {text:?} is no version, a number from 0");
-            Err(Error::new(Code::InvalidVersion, message))
-        }
-    }
+    text.parse().map(TableVersion).map_err(|_| invalid_version(option, text))
+}
+
+/// The refusal of what is no version.
+pub(crate) fn invalid_version(option: &str, text: &str) -> Error {
+    Error::new(Code::InvalidVersion, format!("{option} {text:?} is no version, a number from 0"))
 }
 
 /// A time as the command line writes it, as milliseconds since the epoch; UTC where it names no offset.

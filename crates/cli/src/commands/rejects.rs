@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let reader = context.reader()?;
     let table = &arguments.table;
-    let log = reader.log(table).await?;
+    let log = reader.log(table)?;
     let rows = tidegate_query::rejects(&log)
         .await
         .map_err(|error| error.context(format!("table {table}")))?;

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use tidegate_change::{Code, Error, Result, TableSpec, TableVersion};
+use serde_json::Value;
+use tidegate_change::text::time::write_timestamp;
+use tidegate_change::{BatchId, Code, Error, Result, TableSpec, TableVersion};
+use tidegate_server::HistoryLine;
 
 use crate::context::Context;
 use crate::render;
@@ -94,6 +97,42 @@ struct Standing {
     version: TableVersion,
 }
 
+/// A version in a history.
+#[derive(Debug, Serialize)]
+struct VersionLine {
+    version: TableVersion,
+    timestamp: String,
+    operation: String,
+    batch_id: Option<BatchId>,
+    watermark: Value,
+    inserted: Option<u64>,
+    updated: Option<u64>,
+    deleted: Option<u64>,
+    files_added: Option<u64>,
+    files_removed: Option<u64>,
+    bytes_written: Option<u64>,
+}
+
+impl VersionLine {
+    fn of(line: HistoryLine) -> Self {
+        let mut timestamp = Vec::new();
+        write_timestamp(line.timestamp_ms.saturating_mul(1000), true, &mut timestamp);
+        Self {
+            version: line.version,
+            timestamp: String::from_utf8_lossy(&timestamp).into_owned(),
+            operation: line.operation,
+            batch_id: line.batch_id,
+            watermark: line.watermark,
+            inserted: line.inserted,
+            updated: line.updated,
+            deleted: line.deleted,
+            files_added: line.files_added,
+            files_removed: line.files_removed,
+            bytes_written: line.bytes_written,
+        }
+    }
+}
+
 /// Columns of `history`, also of an empty one.
 const HISTORY_COLUMNS: [&str; 11] = [
     "version", "timestamp", "operation", "batch_id", "watermark", "inserted", "updated", "deleted",
@@ -105,7 +144,7 @@ pub(crate) async fn run(context: &Context, noun: Noun) -> Result<()> {
         Noun::Create(arguments) => create(context, &arguments).await,
         Noun::List => {
             let tables = context.reader()?.list().await?;
-            render::objects(context, &tables, &["name", "location", "version", "watermark"])
+            render::objects(context, &tables, &["name", "location", "version"])
         }
         Noun::Describe(arguments) => {
             let description = context.reader()?.describe(&arguments.table).await?;
@@ -115,12 +154,13 @@ pub(crate) async fn run(context: &Context, noun: Noun) -> Result<()> {
         Noun::Drop(arguments) => drop_table(context, &arguments).await,
         Noun::History(arguments) => {
             let reader = context.reader()?;
-            let versions = reader.history(&arguments.table, arguments.limit).await?;
-            render::objects(context, &versions, &HISTORY_COLUMNS)
+            let lines = reader.history(&arguments.table, arguments.limit).await?;
+            let lines: Vec<VersionLine> = lines.into_iter().map(VersionLine::of).collect();
+            render::objects(context, &lines, &HISTORY_COLUMNS)
         }
         Noun::Adopt(arguments) => {
             let embedded = context.writer().await?;
-            let table = embedded.adopt(&arguments.location, arguments.name).await?;
+            let table = embedded.adopt(&arguments.location, arguments.name.as_deref()).await?;
             let version = embedded.reader().snapshot(&table, None).await?.version;
             render::object(context, &Standing { table, version })
         }

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
-use tidegate_change::{BatchResult, Code, Error, Result, TableSpec, TableVersion};
+use tidegate_change::{BatchResult, Code, Error, Result, TableSpec};
 use tidegate_query::output::{OutputFormat, row_writer};
-use tidegate_query::{ChangesRange, FeedBound, ReadOptions, Rows};
+use tidegate_query::{FeedBounds, ReadOptions, Rows};
 use tidegate_server::{ApplyOptions, Embedded, Reader, SourceArgument};
 
 use crate::context::Context;
@@ -41,8 +41,8 @@ pub(crate) async fn run(context: &Context, _arguments: &Arguments) -> Result<()>
     let is_new = create(&embedded).await?;
     let mut days = Vec::with_capacity(files.len());
     for file in &files {
-        let source = SourceArgument::Path(file.clone());
-        days.push(embedded.apply(TABLE, &[source], ApplyOptions::default()).await?);
+        let source = SourceArgument::Path(file.display().to_string());
+        days.push(embedded.apply(TABLE, &[source], &ApplyOptions::default()).await?);
     }
     let reader = embedded.reader();
     let watermark = days.last().map_or(&Value::Null, |day| &day.watermark);
@@ -125,16 +125,15 @@ impl Tour<'_> {
     }
 
     async fn feed(&self, days: &[BatchResult]) -> Result<()> {
-        let version = |day: Option<&BatchResult>| {
-            FeedBound::Version(day.map_or(TableVersion(0), |day| day.version))
-        };
-        let range = ChangesRange {
-            from: Some(version(days.first())),
-            to: Some(version(days.last())),
-            allow_out_of_range: false,
+        let version =
+            |day: Option<&BatchResult>| day.and_then(|day| i64::try_from(day.version.0).ok());
+        let bounds = FeedBounds {
+            start_version: version(days.first()),
+            end_version: version(days.last()),
+            ..FeedBounds::default()
         };
         self.print("What downstream reads, the changes of both days:\n\n")?;
-        let rows = tidegate_query::changes(&self.reader.log(TABLE).await?, &range).await?;
+        let rows = tidegate_query::changes(&self.reader.log(TABLE)?, &bounds).await?;
         let columns =
             ["_commit_version", "_change_type", "customer_id", "name", "city", "tier", "updated_at"];
         self.table(rows.select(&columns.map(str::to_owned))?).await
