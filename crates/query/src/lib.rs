@@ -13,6 +13,8 @@
 mod batches;
 mod changes;
 mod columns;
+#[cfg(test)]
+mod fixture;
 mod order;
 pub mod output;
 mod read;
