@@ -4,9 +4,9 @@ use anyhow::{Context, Result, ensure};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 use rand::{Rng as _, SeedableRng as _};
-use tidegate_tests::binary::Binary;
 use tidegate_tests::capture::{Capture, CapturedTable, LARGE_PG, PG_DEFAULT, PG_STRING};
 use tidegate_tests::difference::{self, Difference};
+use tidegate_tests::embedded::InProcess;
 use tidegate_tests::harness::{EventFile, Harness};
 use tidegate_tests::workspace;
 
@@ -23,7 +23,7 @@ fn expected(capture: &Capture) -> Result<std::collections::BTreeMap<Difference, 
 }
 
 fn equals_its_source_at_every_stage(capture: &Capture) -> Result<()> {
-    let tidegate = Binary::new()?;
+    let tidegate = InProcess::new()?;
     let lines = capture.lines()?;
     let mut differences = Vec::new();
     for table in capture.tables()? {
@@ -60,7 +60,7 @@ fn check_end(
     records: &[&str],
     random: &mut StdRng,
 ) -> Result<()> {
-    let tidegate = Binary::new()?;
+    let tidegate = InProcess::new()?;
     tidegate.create(&table.text)?;
     let name = &table.spec.name;
     let mut rest = records;
@@ -113,7 +113,7 @@ fn pg_string_equals_its_source_in_any_order_and_batching() -> Result<()> {
 
 /// The whole stream again under another batch id changes no row.
 fn is_unchanged_by_the_stream_again(capture: &Capture) -> Result<()> {
-    let tidegate = Binary::new()?;
+    let tidegate = InProcess::new()?;
     let lines = capture.lines()?;
     for table in capture.tables()? {
         let name = &table.spec.name;
