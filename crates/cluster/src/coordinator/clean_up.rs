@@ -50,7 +50,8 @@ impl Coordinator {
     ) -> Result<Vec<Path>> {
         let writer = self.parts.consensus.writer();
         let closed = |key: &Path| {
-            names::attempt_of(key.as_ref())
+            let below = key.as_ref().strip_prefix(root.as_ref()).unwrap_or_default();
+            names::attempt_of(below.trim_start_matches('/'))
                 .is_some_and(|attempt| attempt.writer == writer && attempts.contains(&attempt.index))
         };
         let listed: Vec<_> = store
