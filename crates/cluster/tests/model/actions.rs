@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use tidegate_change::{Digest, TableVersion};
 use tidegate_cluster::metadata::{
-    Abort, Collected, CommitBytes, CommitKind, Entry, Finalize, Grant, OpenAttempt, Outcome, Prepare,
-    PreparePart, Rebase, Refusal, Role, SlotEvidence, Standing, SyncForeign,
+    Abort, Collected, CommitBytes, CommitKind, Entry, Finalize, Grant, OpenAttempt, Outcome,
+    Prepare, PreparePart, Rebase, Refusal, Role, SlotEvidence, Standing, SyncForeign,
 };
 
 use super::world::{
-    Content, FIRST_ATTEMPT, Limits, MADE_UP, Mutant, Part, Phase, World, batch_key, digest, table_id,
+    Content, FIRST_ATTEMPT, Limits, MADE_UP, Mutant, Part, Phase, World, batch_key, digest,
+    table_id,
 };
 
 type Successors = Vec<(String, World)>;
@@ -74,7 +75,10 @@ impl World {
             self.step(format!("{c} crashes"), next, |world| {
                 world.crashes -= 1;
                 let node = world.coordinators[c].epoch.node;
-                let grant = Entry::Grant(Grant { node, role: Role::Coordinator });
+                let grant = Entry::Grant(Grant {
+                    node,
+                    role: Role::Coordinator,
+                });
                 if let Outcome::Granted(epoch) = world.propose(&grant) {
                     world.coordinators[c].epoch = epoch;
                 }
@@ -87,7 +91,8 @@ impl World {
     fn open(&self, c: usize, batch: Option<u8>, limits: &Limits, next: &mut Successors) {
         let key = batch.map(batch_key);
         let lacks = |table: &usize| {
-            key.as_ref().is_none_or(|key| self.table(*table).standing(key) == Standing::New)
+            key.as_ref()
+                .is_none_or(|key| self.table(*table).standing(key) == Standing::New)
         };
         let tables: Vec<_> = (0..self.slots.len()).filter(lacks).collect();
         if tables.is_empty() || self.opened.len() + tables.len() > limits.attempts {
@@ -99,14 +104,24 @@ impl World {
                 let entry = OpenAttempt {
                     table: table_id(table),
                     epoch: world.coordinators[c].epoch,
-                    kind: if key.is_some() { CommitKind::Batch } else { CommitKind::Maintenance },
+                    kind: if key.is_some() {
+                        CommitKind::Batch
+                    } else {
+                        CommitKind::Maintenance
+                    },
                     batches: key.iter().cloned().collect(),
                     proposed_ms: 0,
                 };
                 let outcome = world.propose(&Entry::OpenAttempt(entry));
-                let Outcome::AttemptOpened(attempt) = outcome else { panic!("{outcome:?}") };
+                let Outcome::AttemptOpened(attempt) = outcome else {
+                    panic!("{outcome:?}")
+                };
                 world.opened.push(batch);
-                parts.push(Part { table, attempt: attempt.index, head: world.table(table).head });
+                parts.push(Part {
+                    table,
+                    attempt: attempt.index,
+                    head: world.table(table).head,
+                });
             }
             world.coordinators[c].phase = Phase::Working(parts);
         });
@@ -120,7 +135,10 @@ impl World {
         mutant: Option<Mutant>,
         next: &mut Successors,
     ) {
-        if parts.iter().any(|part| slot_of(self.table(part.table).next_version()) >= limits.slots) {
+        if parts
+            .iter()
+            .any(|part| slot_of(self.table(part.table).next_version()) >= limits.slots)
+        {
             return;
         }
         self.step(format!("{c} prepares {parts:?}"), next, |world| {
@@ -139,14 +157,22 @@ impl World {
             world.coordinators[c].phase = match &outcome {
                 // Execute again on the new head, under the same attempt.
                 Outcome::Refused(Refusal::HeadMoved { .. }) => Phase::Working(
-                    parts.iter().map(|part| Part { head: world.table(part.table).head, ..*part }).collect(),
+                    parts
+                        .iter()
+                        .map(|part| Part {
+                            head: world.table(part.table).head,
+                            ..*part
+                        })
+                        .collect(),
                 ),
                 _ => Phase::Idle,
             };
             if let (Outcome::Prepared(versions), Some(Mutant::AckBeforeSlot)) = (outcome, mutant)
                 && let Some(batch) = world.batch_of(parts[0].attempt)
             {
-                world.acked.insert(batch, versions.iter().map(|version| version.0).collect());
+                world
+                    .acked
+                    .insert(batch, versions.iter().map(|version| version.0).collect());
             }
         });
     }
@@ -167,10 +193,14 @@ impl World {
 
     /// What a resolver may do with the prepared commit of a table.
     fn publish(&self, t: usize, mutant: Option<Mutant>, next: &mut Successors) {
-        let Some(pending) = self.table(t).pending.clone() else { return };
+        let Some(pending) = self.table(t).pending.clone() else {
+            return;
+        };
         let (attempt, version) = (pending.opened.index, pending.version);
         let slot = slot_of(version);
-        let Some(content) = self.slots[t].get(slot).copied() else { return };
+        let Some(content) = self.slots[t].get(slot).copied() else {
+            return;
+        };
         if self.files.contains(&attempt) {
             self.write_slot(t, slot, Content::Ours(attempt), next);
             self.step(format!("write of {t}/{slot} is delayed"), next, |world| {
@@ -186,9 +216,20 @@ impl World {
                 world.lost.insert(attempt);
             });
         }
-        let made_up = SlotEvidence { version, digest: MADE_UP };
-        let abort = Entry::Abort(Abort { table: table_id(t), attempt, evidence: Some(made_up) });
-        let finalize = Entry::Finalize(Finalize { table: table_id(t), version, attempt });
+        let made_up = SlotEvidence {
+            version,
+            digest: MADE_UP,
+        };
+        let abort = Entry::Abort(Abort {
+            table: table_id(t),
+            attempt,
+            evidence: Some(made_up),
+        });
+        let finalize = Entry::Finalize(Finalize {
+            table: table_id(t),
+            version,
+            attempt,
+        });
         match (mutant, content) {
             (Some(Mutant::AbortOnTimeout), _) | (Some(Mutant::ExistsIsForeign), Some(_)) => {
                 self.step(format!("mutant aborts {attempt}"), next, |world| {
@@ -233,28 +274,49 @@ impl World {
             bytes: CommitBytes::Staged,
             time_ms: time_of(slot + 1),
         });
-        self.step(format!("{attempt} is rebased over {t}/{slot}"), next, |world| {
-            world.propose(&entry);
-        });
+        self.step(
+            format!("{attempt} is rebased over {t}/{slot}"),
+            next,
+            |world| {
+                world.propose(&entry);
+            },
+        );
     }
 
     /// Whoever saw a slot may say so at any later time, also when the news is old.
     fn observe(&self, t: usize, limits: &Limits, next: &mut Successors) {
         for slot in 0..limits.slots {
-            let Some(content) = self.slots[t][slot] else { continue };
+            let Some(content) = self.slots[t][slot] else {
+                continue;
+            };
             let version = TableVersion(slot as u64);
             for attempt in (0..self.opened.len() as u64).map(|n| FIRST_ATTEMPT + n) {
                 if content == Content::Ours(attempt) {
-                    self.step(format!("{t}/{slot} is seen to hold {attempt}"), next, |world| {
-                        let table = table_id(t);
-                        world.propose(&Entry::Finalize(Finalize { table, version, attempt }));
-                    });
+                    self.step(
+                        format!("{t}/{slot} is seen to hold {attempt}"),
+                        next,
+                        |world| {
+                            let table = table_id(t);
+                            world.propose(&Entry::Finalize(Finalize {
+                                table,
+                                version,
+                                attempt,
+                            }));
+                        },
+                    );
                     continue;
                 }
                 let seen = digest(content, slot);
-                let evidence = Some(SlotEvidence { version, digest: seen });
+                let evidence = Some(SlotEvidence {
+                    version,
+                    digest: seen,
+                });
                 self.step(format!("{t}/{slot} ends {attempt}"), next, |world| {
-                    world.propose(&Entry::Abort(Abort { table: table_id(t), attempt, evidence }));
+                    world.propose(&Entry::Abort(Abort {
+                        table: table_id(t),
+                        attempt,
+                        evidence,
+                    }));
                 });
                 if content == Content::Foreign {
                     self.rebase(t, slot, attempt, seen, next);
@@ -264,7 +326,12 @@ impl World {
                 self.step(format!("{t}/{slot} is followed"), next, |world| {
                     let (table, time_ms) = (table_id(t), time_of(slot));
                     let digest = digest(content, slot);
-                    world.propose(&Entry::SyncForeign(SyncForeign { table, version, digest, time_ms }));
+                    world.propose(&Entry::SyncForeign(SyncForeign {
+                        table,
+                        version,
+                        digest,
+                        time_ms,
+                    }));
                 });
             }
         }
@@ -274,12 +341,21 @@ impl World {
     fn collect(&self, t: usize, mutant: Option<Mutant>, next: &mut Successors) {
         for attempt in self.table(t).attempts.keys().copied() {
             self.step(format!("{attempt} is closed"), next, |world| {
-                let entry = Abort { table: table_id(t), attempt, evidence: None };
+                let entry = Abort {
+                    table: table_id(t),
+                    attempt,
+                    evidence: None,
+                };
                 world.propose(&Entry::Abort(entry));
             });
         }
         let published = |attempt: &u64| self.slots[t].contains(&Some(Content::Ours(*attempt)));
-        for attempt in self.files.iter().copied().filter(|attempt| !published(attempt)) {
+        for attempt in self
+            .files
+            .iter()
+            .copied()
+            .filter(|attempt| !published(attempt))
+        {
             if mutant == Some(Mutant::CollectByAge) {
                 self.step(format!("files of {attempt} grow old"), next, |world| {
                     world.files.remove(&attempt);
@@ -289,7 +365,10 @@ impl World {
         for attempt in self.table(t).uncollected.iter().copied() {
             self.step(format!("files of {attempt} are collected"), next, |world| {
                 world.files.remove(&attempt);
-                let entry = Collected { table: table_id(t), attempts: vec![attempt] };
+                let entry = Collected {
+                    table: table_id(t),
+                    attempts: vec![attempt],
+                };
                 world.propose(&Entry::Collected(entry));
             });
         }
@@ -298,10 +377,14 @@ impl World {
     fn write_foreign(&self, t: usize, next: &mut Successors) {
         let free = self.slots[t].iter().position(Option::is_none);
         if let (Some(slot), true) = (free, self.foreign > 0) {
-            self.step(format!("a foreign commit lands in {t}/{slot}"), next, |world| {
-                world.foreign -= 1;
-                world.slots[t][slot] = Some(Content::Foreign);
-            });
+            self.step(
+                format!("a foreign commit lands in {t}/{slot}"),
+                next,
+                |world| {
+                    world.foreign -= 1;
+                    world.slots[t][slot] = Some(Content::Foreign);
+                },
+            );
         }
     }
 
@@ -309,10 +392,14 @@ impl World {
     fn deliver(&self, next: &mut Successors) {
         for write in &self.in_flight {
             let (t, slot, attempt) = *write;
-            self.step(format!("the delayed write of {t}/{slot} arrives"), next, |world| {
-                world.in_flight.remove(write);
-                world.slots[t][slot].get_or_insert(Content::Ours(attempt));
-            });
+            self.step(
+                format!("the delayed write of {t}/{slot} arrives"),
+                next,
+                |world| {
+                    world.in_flight.remove(write);
+                    world.slots[t][slot].get_or_insert(Content::Ours(attempt));
+                },
+            );
         }
     }
 
@@ -334,7 +421,11 @@ impl World {
             let attempt = tidegate_cluster::metadata::Attempt {
                 epoch: self.coordinators[c].epoch,
                 kind: CommitKind::Batch,
-                batches: self.batch_of(part.attempt).map(batch_key).into_iter().collect(),
+                batches: self
+                    .batch_of(part.attempt)
+                    .map(batch_key)
+                    .into_iter()
+                    .collect(),
                 opened_ms: 0,
             };
             let table = self.state.tables.get_mut(&table_id(part.table)).unwrap();
@@ -343,12 +434,19 @@ impl World {
         }
     }
 
-    fn hide_marks(&mut self) -> Vec<std::collections::VecDeque<tidegate_cluster::metadata::BatchMark>> {
+    fn hide_marks(
+        &mut self,
+    ) -> Vec<std::collections::VecDeque<tidegate_cluster::metadata::BatchMark>> {
         let tables = self.state.tables.values_mut();
-        tables.map(|table| std::mem::take(&mut std::sync::Arc::make_mut(table).marks)).collect()
+        tables
+            .map(|table| std::mem::take(&mut std::sync::Arc::make_mut(table).marks))
+            .collect()
     }
 
-    fn show_marks(&mut self, hidden: Vec<std::collections::VecDeque<tidegate_cluster::metadata::BatchMark>>) {
+    fn show_marks(
+        &mut self,
+        hidden: Vec<std::collections::VecDeque<tidegate_cluster::metadata::BatchMark>>,
+    ) {
         for (table, marks) in self.state.tables.values_mut().zip(hidden) {
             std::sync::Arc::make_mut(table).marks = marks;
         }

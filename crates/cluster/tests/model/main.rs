@@ -7,7 +7,9 @@
 //! `TIDEGATE_MODEL=large cargo --config 'profile.dev.package.tidegate-cluster.opt-level=3' test
 //! -p tidegate-cluster --test model` searches the large configurations too.
 
+#[cfg(test)]
 mod actions;
+#[cfg(test)]
 mod world;
 
 use std::collections::{HashSet, VecDeque};
@@ -49,12 +51,20 @@ fn search(limits: &Limits, mutant: Option<Mutant>) -> Report {
             let here = trail.len() - 1;
             if let Some(broken) = next.broken_invariant() {
                 let violation = Some((broken, steps_to(&trail, here)));
-                return Report { states: seen.len(), transitions, violation };
+                return Report {
+                    states: seen.len(),
+                    transitions,
+                    violation,
+                };
             }
             queue.push_back((here, next));
         }
     }
-    Report { states: seen.len(), transitions, violation: None }
+    Report {
+        states: seen.len(),
+        transitions,
+        violation: None,
+    }
 }
 
 fn steps_to(trail: &[(usize, String)], mut at: usize) -> Vec<String> {
@@ -69,53 +79,121 @@ fn steps_to(trail: &[(usize, String)], mut at: usize) -> Vec<String> {
 
 fn require_safe(name: &str, limits: &Limits) {
     let report = search(limits, None);
-    println!("{name}: {} states, {} transitions", report.states, report.transitions);
-    assert!(report.violation.is_none(), "{name}: {:#?}", report.violation);
+    println!(
+        "{name}: {} states, {} transitions",
+        report.states, report.transitions
+    );
+    assert!(
+        report.violation.is_none(),
+        "{name}: {:#?}",
+        report.violation
+    );
 }
 
 #[test]
 fn the_rules_hold_for_one_batch() {
-    require_safe("one batch", &Limits { batches: 1, attempts: 2, slots: 4, ..Limits::SMALL });
+    require_safe(
+        "one batch",
+        &Limits {
+            batches: 1,
+            attempts: 2,
+            slots: 4,
+            ..Limits::SMALL
+        },
+    );
 }
 
 #[test]
 fn the_rules_hold_for_two_batches() {
-    require_safe("two batches", &Limits { batches: 2, attempts: 2, slots: 3, crashes: 1, ..Limits::SMALL });
+    require_safe(
+        "two batches",
+        &Limits {
+            batches: 2,
+            attempts: 2,
+            slots: 3,
+            crashes: 1,
+            ..Limits::SMALL
+        },
+    );
 }
 
 #[test]
 fn the_rules_hold_when_staged_files_are_lost() {
-    require_safe("lost files", &Limits { losses: 1, crashes: 0, attempts: 2, ..Limits::SMALL });
+    require_safe(
+        "lost files",
+        &Limits {
+            losses: 1,
+            crashes: 0,
+            attempts: 2,
+            ..Limits::SMALL
+        },
+    );
 }
 
 #[test]
 fn the_rules_hold_beside_maintenance() {
-    require_safe("maintenance", &Limits { maintenance: true, crashes: 0, ..Limits::SMALL });
+    require_safe(
+        "maintenance",
+        &Limits {
+            maintenance: true,
+            crashes: 0,
+            ..Limits::SMALL
+        },
+    );
 }
 
 #[test]
 fn the_rules_hold_for_a_batch_over_two_tables() {
-    let limits = Limits { tables: 2, attempts: 3, slots: 2, crashes: 0, ..Limits::SMALL };
+    let limits = Limits {
+        tables: 2,
+        attempts: 3,
+        slots: 2,
+        crashes: 0,
+        ..Limits::SMALL
+    };
     require_safe("two tables", &limits);
 }
 
 #[test]
 fn the_large_configurations_hold() {
     if std::env::var("TIDEGATE_MODEL").as_deref() == Ok("large") {
-        let large = Limits { crashes: 2, attempts: 3, slots: 4, ..Limits::SMALL };
+        let large = Limits {
+            crashes: 2,
+            attempts: 3,
+            slots: 4,
+            ..Limits::SMALL
+        };
         require_safe("large, one batch", &large);
-        require_safe("large, two batches", &Limits { batches: 2, crashes: 1, slots: 3, ..large });
+        require_safe(
+            "large, two batches",
+            &Limits {
+                batches: 2,
+                crashes: 1,
+                slots: 3,
+                ..large
+            },
+        );
     }
 }
 
 #[test]
 fn every_shortcut_is_refuted() {
     for mutant in Mutant::ALL {
-        let limits = Limits { batches: 1, attempts: 2, slots: 3, crashes: 1, ..Limits::SMALL };
+        let limits = Limits {
+            batches: 1,
+            attempts: 2,
+            slots: 3,
+            crashes: 1,
+            ..Limits::SMALL
+        };
         let report = search(&limits, Some(mutant));
         let Some((broken, steps)) = report.violation else {
             panic!("{mutant:?} was not refuted in {} states", report.states);
         };
-        println!("{mutant:?}: {broken} after {} steps, {} states", steps.len(), report.states);
+        println!(
+            "{mutant:?}: {broken} after {} steps, {} states",
+            steps.len(),
+            report.states
+        );
     }
 }

@@ -167,16 +167,26 @@ impl World {
         let mut state = State::new(WriterId(1));
         let coordinators = (0..2)
             .map(|node| {
-                let grant = Grant { node: NodeId(node), role: Role::Coordinator };
+                let grant = Grant {
+                    node: NodeId(node),
+                    role: Role::Coordinator,
+                };
                 match apply(&mut state, node + 1, &Entry::Grant(grant)) {
-                    Outcome::Granted(epoch) => Coordinator { epoch, phase: Phase::Idle },
+                    Outcome::Granted(epoch) => Coordinator {
+                        epoch,
+                        phase: Phase::Idle,
+                    },
                     other => panic!("{other:?}"),
                 }
             })
             .collect();
         for table in 0..limits.tables {
             let name = format!("t{table}");
-            let create = CreateTable { table: table_id(table), name: name.clone(), location: name };
+            let create = CreateTable {
+                table: table_id(table),
+                name: name.clone(),
+                location: name,
+            };
             apply(&mut state, 10, &Entry::CreateTable(create));
         }
         state.last_applied = 0;
@@ -236,13 +246,22 @@ impl World {
             if slots.iter().skip(filled).any(Option::is_some) {
                 return Some("the log has a hole".into());
             }
-            if self.table(table).head.is_some_and(|head| head.0 >= filled as u64) {
+            if self
+                .table(table)
+                .head
+                .is_some_and(|head| head.0 >= filled as u64)
+            {
                 return Some("the head is beyond the log".into());
             }
             let mut batches = BTreeSet::new();
             for content in slots.iter().flatten() {
-                let Content::Ours(attempt) = content else { continue };
-                if self.batch_of(*attempt).is_some_and(|batch| !batches.insert(batch)) {
+                let Content::Ours(attempt) = content else {
+                    continue;
+                };
+                if self
+                    .batch_of(*attempt)
+                    .is_some_and(|batch| !batches.insert(batch))
+                {
                     return Some("a batch is in two versions".into());
                 }
                 if !self.files.contains(attempt) && !self.lost.contains(attempt) {
