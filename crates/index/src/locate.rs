@@ -3,7 +3,8 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use futures::stream::{self, StreamExt, TryStreamExt};
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use object_store::ObjectStore;
 use object_store::path::Path;
 use tidegate_change::key::IndexHash;
@@ -256,9 +257,13 @@ fn probes(hashes: &[IndexHash]) -> Result<Vec<Probe>> {
 }
 
 async fn search(run: &Arc<Run>, probes: &[Probe]) -> Result<Vec<Hit>> {
-    let mut parts = stream::iter(run.split(probes))
-        .map(|(segment, probes)| run.search(segment, probes))
-        .buffered(SEGMENTS_AT_ONCE);
+    // Boxed, so that callers may look up in a spawned task: an opaque future per closure is not general
+    // enough over the lifetimes of segment and probes.
+    let mut searches: Vec<BoxFuture<'_, Result<Vec<Hit>>>> = Vec::new();
+    for (segment, probes) in run.split(probes) {
+        searches.push(run.search(segment, probes).boxed());
+    }
+    let mut parts = stream::iter(searches).buffered(SEGMENTS_AT_ONCE);
     let mut found = Vec::new();
     while let Some(hits) = parts.try_next().await? {
         found.extend(hits);

@@ -15,7 +15,7 @@ use crate::merge::{Merger, Rule, Source, stands};
 use crate::run::Run;
 use crate::writer::{Pruning, Target, write_merged};
 
-/// Spilled runs that are merged at a time; each costs a decoded segment of two megabytes.
+/// Spilled runs that are merged at a time; each costs a segment, three megabytes with its decoded form.
 const FAN_IN: usize = 16;
 /// Bytes of an entry while it is sorted.
 const ENTRY_BYTES: usize = size_of::<RawEntry>();
@@ -40,7 +40,7 @@ pub struct Spill {
     pub store: Arc<dyn ObjectStore>,
     /// Below this path, which nobody else uses.
     pub prefix: Path,
-    /// Bytes of entries that are sorted in memory; merging takes up to 32 MiB besides.
+    /// Bytes of entries that are sorted in memory; merging takes up to 64 MiB besides.
     pub memory_bytes: usize,
 }
 

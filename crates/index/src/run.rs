@@ -17,10 +17,8 @@ use crate::manifest::RunDescriptor;
 
 /// Bytes at the end of a run that are read to open it; most runs need no more.
 const TAIL_BYTES: u64 = 64 * 1024;
-/// Wanted blocks closer than this are read together.
-const GAP_BYTES: u32 = 8 * 1024;
 /// A segment is read as a whole when this many times the wanted blocks exceed it.
-const WHOLE_FACTOR: u64 = 5;
+const WHOLE_FACTOR: u64 = 2;
 /// About the bytes of a full block.
 const BLOCK_BYTES: u64 = 4096;
 
@@ -326,12 +324,13 @@ fn search_block(block: Block<'_>, probes: &[Probe], hits: &mut Vec<Hit>) {
     }
 }
 
-/// Joins ascending ranges that are close to each other.
+/// Joins ascending ranges that touch. A local read of a block costs less than copying a block that nobody
+/// wants; stores with dear requests join further ranges themselves (`get_ranges`).
 fn join(ranges: &[Range<u32>]) -> Vec<Range<u32>> {
     let mut joined: Vec<Range<u32>> = Vec::with_capacity(ranges.len());
     for range in ranges {
         match joined.last_mut() {
-            Some(last) if range.start - last.end <= GAP_BYTES => last.end = range.end,
+            Some(last) if range.start == last.end => last.end = range.end,
             _ => joined.push(range.clone()),
         }
     }

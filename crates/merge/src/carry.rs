@@ -50,10 +50,15 @@ pub fn carry(
     if old_keys.len() != events.len() {
         return Err(Error::internal("old keys are not aligned with the events"));
     }
-    let mut changes: Vec<u32> =
-        (0..handle(events.len())).filter(|row| lacks_values(&events, old_keys, *row)).collect();
+    let mut changes: Vec<u32> = (0..handle(events.len()))
+        .filter(|row| lacks_values(&events, old_keys, *row))
+        .collect();
     if changes.is_empty() {
-        return Ok(Carried { events, carried: 0, unresolved: 0 });
+        return Ok(Carried {
+            events,
+            carried: 0,
+            unresolved: 0,
+        });
     }
     let state = State::new(rules, &events, events.len(), stored)?;
     changes.sort_by(|a, b| state.pool.compare(*a, *b).then(a.cmp(b)));
@@ -73,7 +78,11 @@ pub fn carry(
     }
     let payload = carrier.payload()?;
     let (carried, unresolved) = (carrier.carried, carrier.unresolved);
-    Ok(Carried { events: Events { payload, ..events }, carried, unresolved })
+    Ok(Carried {
+        events: Events { payload, ..events },
+        carried,
+        unresolved,
+    })
 }
 
 /// Whether the event changes its key and leaves some column unauthored.
@@ -86,7 +95,10 @@ fn lacks_values(events: &Events, old_keys: &StructArray, row: u32) -> bool {
 
 fn lacks(column: &PayloadColumn, row: u32) -> bool {
     column.values.is_none()
-        || column.authored.as_ref().is_some_and(|bits| !bits.value(position(row)))
+        || column
+            .authored
+            .as_ref()
+            .is_some_and(|bits| !bits.value(position(row)))
 }
 
 /// By change: the events of its old key.
@@ -97,7 +109,10 @@ fn origins(
 ) -> Result<HashMap<u32, Arc<Vec<u32>>>> {
     let old: Vec<ArrayRef> = old_keys.columns().iter().map(normalize_floats).collect();
     let same_types = old.len() == events.keys.len()
-        && old.iter().zip(&events.keys).all(|(a, b)| a.data_type() == b.data_type());
+        && old
+            .iter()
+            .zip(&events.keys)
+            .all(|(a, b)| a.data_type() == b.data_type());
     if !same_types {
         return Err(Error::internal("old keys have other columns than the keys"));
     }
@@ -111,8 +126,10 @@ fn origins(
             own.push(row);
         }
     }
-    let by_key: HashMap<&[u8], Arc<Vec<u32>>> =
-        by_key.into_iter().map(|(key, own)| (key, Arc::new(own))).collect();
+    let by_key: HashMap<&[u8], Arc<Vec<u32>>> = by_key
+        .into_iter()
+        .map(|(key, own)| (key, Arc::new(own)))
+        .collect();
     let origin = |change: &u32| {
         let own = by_key.get(old.row(position(*change)).data());
         (*change, own.map(Arc::clone).unwrap_or_default())
@@ -169,7 +186,9 @@ impl Carrier<'_> {
 
     fn leaves_of(&self, column: usize) -> Vec<usize> {
         let all = self.rules.leaves.iter().enumerate();
-        all.filter(|(_, leaf)| leaf.column == column).map(|(at, _)| at).collect()
+        all.filter(|(_, leaf)| leaf.column == column)
+            .map(|(at, _)| at)
+            .collect()
     }
 
     /// The old key's state just below the change; None where it is not known or holds no row.
@@ -199,17 +218,26 @@ impl Carrier<'_> {
                 }
             }
         }
-        deletes.extend(self.state.truncates.iter().filter(|own| pool.is_below(**own, change)));
-        let newest = upserts.iter().fold(row.map_or(NONE, |row| rows.sequence(row)), |best, own| {
-            pool.greater(best, *own)
-        });
+        deletes.extend(
+            self.state
+                .truncates
+                .iter()
+                .filter(|own| pool.is_below(**own, change)),
+        );
+        let newest = upserts
+            .iter()
+            .fold(row.map_or(NONE, |row| rows.sequence(row)), |best, own| {
+                pool.greater(best, *own)
+            });
         match self.rules.mode {
             MergeMode::First | MergeMode::Once => deletes.clear(),
             // A flagged row keeps its values (R-L0).
             MergeMode::Flagged => deletes.retain(|own| !pool.is_below(newest, *own)),
             MergeMode::Last => {}
         }
-        let cut = deletes.into_iter().fold(NONE, |best, own| pool.greater(best, own));
+        let cut = deletes
+            .into_iter()
+            .fold(NONE, |best, own| pool.greater(best, own));
         (newest != NONE && !pool.is_below(newest, cut)).then_some(Below { upserts, row, cut })
     }
 
@@ -220,7 +248,10 @@ impl Carrier<'_> {
         if let Some(row) = below.row {
             let sequence = self.state.rows.leaf_sequence(row, leaf);
             if sequence != NONE {
-                best = (sequence, handle(self.events.len().saturating_add(position(row))));
+                best = (
+                    sequence,
+                    handle(self.events.len().saturating_add(position(row))),
+                );
             }
         }
         for event in &below.upserts {
@@ -229,7 +260,9 @@ impl Carrier<'_> {
             let Some(source) = own else { continue };
             let mut order = pool.compare(*event, best.0);
             if order.is_eq() {
-                order = self.value(leaf, source)?.compare(0, &self.value(leaf, best.1)?, 0);
+                order = self
+                    .value(leaf, source)?
+                    .compare(0, &self.value(leaf, best.1)?, 0);
             }
             if order.is_gt() {
                 best = (*event, source);
@@ -242,7 +275,10 @@ impl Carrier<'_> {
     fn value(&self, leaf: usize, source: u32) -> Result<Comparable> {
         let missing = || Error::internal("a carried value is missing");
         let (array, at) = match position(source).checked_sub(self.events.len()) {
-            None => (self.leaves.values.get(leaf).and_then(Option::as_ref), position(source)),
+            None => (
+                self.leaves.values.get(leaf).and_then(Option::as_ref),
+                position(source),
+            ),
             Some(row) => (self.state.rows.values.get(leaf), row),
         };
         let array = array.filter(|array| at < array.len()).ok_or_else(missing)?;
@@ -252,12 +288,17 @@ impl Carrier<'_> {
     /// The payload with the filled values.
     fn payload(&self) -> Result<Vec<PayloadColumn>> {
         let columns = self.events.payload.iter().enumerate();
-        columns.map(|(at, column)| self.column(at, column)).collect()
+        columns
+            .map(|(at, column)| self.column(at, column))
+            .collect()
     }
 
     fn column(&self, at: usize, column: &PayloadColumn) -> Result<PayloadColumn> {
         let own = self.leaves_of(at);
-        let is_filled = |row: u32| own.iter().any(|leaf| self.filled.contains_key(&(row, *leaf)));
+        let is_filled = |row: u32| {
+            own.iter()
+                .any(|leaf| self.filled.contains_key(&(row, *leaf)))
+        };
         let filled: Vec<bool> = (0..handle(self.events.len())).map(is_filled).collect();
         if !filled.contains(&true) {
             return Ok(column.clone());
@@ -276,7 +317,10 @@ impl Carrier<'_> {
             let before = !lacks(column, handle(row));
             before || filled.get(row).is_some_and(|own| *own)
         });
-        Ok(PayloadColumn { values: Some(values), authored: Some(authored) })
+        Ok(PayloadColumn {
+            values: Some(values),
+            authored: Some(authored),
+        })
     }
 
     fn leaf_values(&self, leaf: usize) -> Result<ArrayRef> {

@@ -64,11 +64,18 @@ impl Events {
             && self.sequence.data_type() == &rules.sequence_type
             && self.sequence.null_count() == 0;
         let payload = self.payload.len() == rules.payload.len()
-            && self.payload.iter().zip(&rules.payload).all(|(column, expected)| {
-                column.values.as_ref().is_none_or(|values| {
-                    values.len() == len && values.data_type() == &expected.data_type
-                }) && column.authored.as_ref().is_none_or(|bits| bits.len() == len)
-            });
+            && self
+                .payload
+                .iter()
+                .zip(&rules.payload)
+                .all(|(column, expected)| {
+                    column.values.as_ref().is_none_or(|values| {
+                        values.len() == len && values.data_type() == &expected.data_type
+                    }) && column
+                        .authored
+                        .as_ref()
+                        .is_none_or(|bits| bits.len() == len)
+                });
         let wrong = match (keys, sequence, payload) {
             (false, _, _) => "key columns",
             (true, false, _) => "the sequence",
@@ -77,6 +84,8 @@ impl Events {
             (true, true, true) if u32::try_from(len).is_err() => "the number of events",
             (true, true, true) => return Ok(()),
         };
-        Err(Error::internal(format!("events disagree with the table's layout in {wrong}")))
+        Err(Error::internal(format!(
+            "events disagree with the table's layout in {wrong}"
+        )))
     }
 }

@@ -49,7 +49,12 @@ pub(crate) fn change_rows(
     }
     let schema = rules.layout.table_schema();
     let mut columns = Vec::with_capacity(schema.fields().len() + 1);
-    for (old, new) in stored.columns().iter().zip(written.columns()).take(schema.fields().len()) {
+    for (old, new) in stored
+        .columns()
+        .iter()
+        .zip(written.columns())
+        .take(schema.fields().len())
+    {
         columns.push(interleave(&[old.as_ref(), new.as_ref()], &places).map_err(failed)?);
     }
     columns.push(Arc::new(StringArray::from(names)));

@@ -69,9 +69,14 @@ impl Leaves {
         data_type: &DataType,
         parts: &[ArrayRef],
     ) -> Result<ArrayRef> {
-        let own = self.0.iter().zip(parts).filter(|(leaf, _)| leaf.column == column);
-        let mut own: Vec<(&[usize], &ArrayRef)> =
-            own.map(|(leaf, part)| (leaf.steps.as_slice(), part)).collect();
+        let own = self
+            .0
+            .iter()
+            .zip(parts)
+            .filter(|(leaf, _)| leaf.column == column);
+        let mut own: Vec<(&[usize], &ArrayRef)> = own
+            .map(|(leaf, part)| (leaf.steps.as_slice(), part))
+            .collect();
         own.reverse();
         build(data_type, 0, &mut own)
     }
@@ -86,20 +91,28 @@ fn escaped(name: &str) -> String {
 }
 
 fn push_leaves(leaf: Leaf, leaves: &mut Vec<Leaf>) {
-    let nested = match &leaf.data_type {
-        DataType::Struct(fields) if leaf.ignore_null && !fields.is_empty() => Some(fields.clone()),
-        _ => None,
-    };
-    let Some(fields) = nested else {
+    let DataType::Struct(fields) = leaf.data_type.clone() else {
         leaves.push(leaf);
         return;
     };
+    if !leaf.ignore_null || fields.is_empty() {
+        leaves.push(leaf);
+        return;
+    }
     for (step, field) in fields.iter().enumerate() {
         let mut steps = leaf.steps.clone();
         steps.push(step);
         let path = format!("{}.{}", leaf.path, escaped(field.name()));
         let data_type = field.data_type().clone();
-        push_leaves(Leaf { steps, path, data_type, ..leaf.clone() }, leaves);
+        push_leaves(
+            Leaf {
+                steps,
+                path,
+                data_type,
+                ..leaf.clone()
+            },
+            leaves,
+        );
     }
 }
 

@@ -73,8 +73,8 @@ impl MergeRules {
             let message = format!("table {name}: the type of the sequence is not known");
             Error::new(Code::InvalidSpec, message)
         })?;
-        let encoder = SequenceEncoder::new(&sequence_type)
-            .map_err(|e| e.context(format!("table {name}")))?;
+        let encoder =
+            SequenceEncoder::new(&sequence_type).map_err(|e| e.context(format!("table {name}")))?;
         let payload: Vec<TableColumn> = layout.payload_columns().cloned().collect();
         Ok(Self {
             layout: layout.clone(),
@@ -124,7 +124,11 @@ impl MergeRules {
 
     /// All truncates, remembered and new.
     pub(crate) fn truncates(&self) -> impl Iterator<Item = &SequenceBytes> {
-        let all = self.context.truncates.iter().chain(&self.context.new_truncates);
+        let all = self
+            .context
+            .truncates
+            .iter()
+            .chain(&self.context.new_truncates);
         all.filter(|_| self.takes_deletes())
     }
 
@@ -136,7 +140,10 @@ impl MergeRules {
 
 fn merge_mode(spec: &TableSpec) -> Result<MergeMode> {
     let unsupported = |what: &str| {
-        Err(Error::new(Code::Unsupported, format!("table {}: {what} is not merged here", spec.name)))
+        Err(Error::new(
+            Code::Unsupported,
+            format!("table {}: {what} is not merged here", spec.name),
+        ))
     };
     match (spec.mode, spec.stored_as_scd_type) {
         (TableMode::InsertOnly, _) => Ok(MergeMode::Once),

@@ -34,8 +34,11 @@ enum Codes {
 impl Pool {
     /// Joins columns of the encoder's type; empty ones cost nothing.
     pub(crate) fn new(encoder: &SequenceEncoder, parts: &[ArrayRef]) -> Result<Self> {
-        let filled: Vec<&dyn Array> =
-            parts.iter().filter(|part| !part.is_empty()).map(AsRef::as_ref).collect();
+        let filled: Vec<&dyn Array> = parts
+            .iter()
+            .filter(|part| !part.is_empty())
+            .map(AsRef::as_ref)
+            .collect();
         let values = match filled.as_slice() {
             [] => new_null_array(encoder.data_type(), 0),
             parts => arrow::compute::concat(parts)
@@ -58,9 +61,10 @@ impl Pool {
             (false, true) => Ordering::Greater,
             (false, false) => match &self.codes {
                 Codes::Words(words) => words[position(left)].cmp(&words[position(right)]),
-                Codes::Rows(rows) => {
-                    rows.row(position(left)).data().cmp(rows.row(position(right)).data())
-                }
+                Codes::Rows(rows) => rows
+                    .row(position(left))
+                    .data()
+                    .cmp(rows.row(position(right)).data()),
             },
         }
     }
@@ -75,7 +79,11 @@ impl Pool {
 
     /// The greater of two; the first when they are equal.
     pub(crate) fn greater(&self, left: u32, right: u32) -> u32 {
-        if self.compare(left, right).is_lt() { right } else { left }
+        if self.compare(left, right).is_lt() {
+            right
+        } else {
+            left
+        }
     }
 
     pub(crate) fn is_below(&self, left: u32, right: u32) -> bool {
@@ -99,8 +107,10 @@ impl Pool {
         if handles.iter().all(|handle| *handle == NONE) {
             return Ok(new_null_array(self.values.data_type(), handles.len()));
         }
-        let positions: UInt32Array =
-            handles.iter().map(|handle| (*handle != NONE).then_some(*handle)).collect();
+        let positions: UInt32Array = handles
+            .iter()
+            .map(|handle| (*handle != NONE).then_some(*handle))
+            .collect();
         arrow::compute::take(&self.values, &positions, None)
             .map_err(|e| Error::internal("sequences cannot be gathered").with_source(e))
     }
@@ -149,14 +159,17 @@ pub(crate) fn words(array: &ArrayRef) -> Option<Vec<u64>> {
     }
     let word32 = |value: i32| u64::from(value.cast_unsigned() ^ (1 << 31));
     let word64 = |value: i64| value.cast_unsigned() ^ (1 << 63);
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the types of arrow are an open set")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the types of arrow are an open set"
+    )]
     match array.data_type() {
-        DataType::Int8 => {
-            Some(map::<Int8Type>(array, |value| u64::from(value.cast_unsigned() ^ (1 << 7))))
-        }
-        DataType::Int16 => {
-            Some(map::<Int16Type>(array, |value| u64::from(value.cast_unsigned() ^ (1 << 15))))
-        }
+        DataType::Int8 => Some(map::<Int8Type>(array, |value| {
+            u64::from(value.cast_unsigned() ^ (1 << 7))
+        })),
+        DataType::Int16 => Some(map::<Int16Type>(array, |value| {
+            u64::from(value.cast_unsigned() ^ (1 << 15))
+        })),
         DataType::Int32 => Some(map::<Int32Type>(array, word32)),
         DataType::Date32 => Some(map::<Date32Type>(array, word32)),
         DataType::Int64 => Some(map::<Int64Type>(array, word64)),
@@ -169,5 +182,7 @@ pub(crate) fn words(array: &ArrayRef) -> Option<Vec<u64>> {
 
 fn word_of_bytes(bytes: &SequenceBytes) -> u64 {
     let value = bytes.0.get(1..).unwrap_or_default();
-    value.iter().fold(0, |word, byte| (word << 8) | u64::from(*byte))
+    value
+        .iter()
+        .fold(0, |word, byte| (word << 8) | u64::from(*byte))
 }

@@ -26,11 +26,21 @@ pub fn truncate(rules: &MergeRules, rows: &RecordBatch) -> Result<Merged> {
         .collect::<Option<_>>()
         .ok_or_else(|| Error::internal("stored rows lack a key column"))?;
     let grouped = Grouped::without_events(rules, keys, own.num_rows())?;
-    let refs: Vec<StoredRef> = (0..own.num_rows()).map(|row| StoredRef::Row(handle(row))).collect();
-    let stored = Stored { refs: &refs, rows: &own, tombstones: &no_tombstones() };
+    let refs: Vec<StoredRef> = (0..own.num_rows())
+        .map(|row| StoredRef::Row(handle(row)))
+        .collect();
+    let stored = Stored {
+        refs: &refs,
+        rows: &own,
+        tombstones: &no_tombstones(),
+    };
     let mut merged = resolve(rules, &grouped, &stored)?;
     merged.counters.unchanged = 0;
-    for groups in [&mut merged.row_groups, &mut merged.replaced, &mut merged.tombstone_groups] {
+    for groups in [
+        &mut merged.row_groups,
+        &mut merged.replaced,
+        &mut merged.tombstone_groups,
+    ] {
         for group in groups {
             *group = affected.get(position(*group)).copied().unwrap_or(*group);
         }
@@ -40,15 +50,20 @@ pub fn truncate(rules: &MergeRules, rows: &RecordBatch) -> Result<Merged> {
 
 /// Rows that a truncate may reach: those below one, and those with leaves below themselves.
 fn affected(rules: &MergeRules, rows: &RecordBatch) -> Result<Vec<u32>> {
-    let Some(greatest) = rules.truncates().max() else { return Ok(Vec::new()) };
+    let Some(greatest) = rules.truncates().max() else {
+        return Ok(Vec::new());
+    };
     let column = |name: &str| {
-        rows.column_by_name(name).ok_or_else(|| Error::internal(format!("stored rows lack {name}")))
+        rows.column_by_name(name)
+            .ok_or_else(|| Error::internal(format!("stored rows lack {name}")))
     };
     let leaves = column(hidden::LEAVES)?;
-    let pool = Pool::new(&rules.encoder, std::slice::from_ref(column(hidden::SEQUENCE)?))?;
+    let pool = Pool::new(
+        &rules.encoder,
+        std::slice::from_ref(column(hidden::SEQUENCE)?),
+    )?;
     let all = 0..handle(rows.num_rows());
-    let reached = |row: &u32| {
-        leaves.is_valid(position(*row)) || pool.compare_bytes(*row, greatest).is_lt()
-    };
+    let reached =
+        |row: &u32| leaves.is_valid(position(*row)) || pool.compare_bytes(*row, greatest).is_lt();
     Ok(all.filter(reached).collect())
 }

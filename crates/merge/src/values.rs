@@ -23,9 +23,12 @@ impl Comparable {
     pub(crate) fn new(array: &ArrayRef) -> Result<Self> {
         let failed = |e| Error::internal("values of a type without order").with_source(e);
         let array = canonical(array)?;
-        let converter = RowConverter::new(vec![SortField::new(array.data_type().clone())])
-            .map_err(failed)?;
-        converter.convert_columns(&[array]).map(Self).map_err(failed)
+        let converter =
+            RowConverter::new(vec![SortField::new(array.data_type().clone())]).map_err(failed)?;
+        converter
+            .convert_columns(&[array])
+            .map(Self)
+            .map_err(failed)
     }
 
     pub(crate) fn compare(&self, row: usize, other: &Self, other_row: usize) -> Ordering {
@@ -39,7 +42,9 @@ pub(crate) fn equal(left: &ArrayRef, right: &ArrayRef) -> Result<BooleanBuffer> 
     if left.data_type().is_nested() {
         let (left, right) = (Comparable::new(left)?, Comparable::new(right)?);
         let rows = left.0.num_rows();
-        return Ok(BooleanBuffer::collect_bool(rows, |row| left.compare(row, &right, row).is_eq()));
+        return Ok(BooleanBuffer::collect_bool(rows, |row| {
+            left.compare(row, &right, row).is_eq()
+        }));
     }
     let (left, right) = (normalize_floats(left), normalize_floats(right));
     let same = arrow::compute::kernels::cmp::not_distinct(&left, &right).map_err(failed)?;
@@ -49,14 +54,21 @@ pub(crate) fn equal(left: &ArrayRef, right: &ArrayRef) -> Result<BooleanBuffer> 
 /// The same values in the one form that their bytes are compared in.
 fn canonical(array: &ArrayRef) -> Result<ArrayRef> {
     let rebuilt = |e| Error::internal("nested values cannot be rebuilt").with_source(e);
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the types of arrow are an open set")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the types of arrow are an open set"
+    )]
     match array.data_type() {
         DataType::Struct(fields) => {
             let parts = array.as_struct();
             if fields.is_empty() {
                 return Ok(Arc::clone(array));
             }
-            let columns = parts.columns().iter().map(canonical).collect::<Result<Vec<_>>>()?;
+            let columns = parts
+                .columns()
+                .iter()
+                .map(canonical)
+                .collect::<Result<Vec<_>>>()?;
             let built = StructArray::try_new(fields.clone(), columns, parts.nulls().cloned());
             Ok(Arc::new(built.map_err(rebuilt)?))
         }
@@ -84,8 +96,12 @@ fn canonical_map(map: &MapArray, field: &FieldRef) -> Result<ArrayRef> {
         }
     }
     let sorted = take(map.entries(), &UInt32Array::from(order), None).map_err(failed)?;
-    let columns =
-        sorted.as_struct().columns().iter().map(canonical).collect::<Result<Vec<_>>>()?;
+    let columns = sorted
+        .as_struct()
+        .columns()
+        .iter()
+        .map(canonical)
+        .collect::<Result<Vec<_>>>()?;
     let fields = sorted.as_struct().fields().clone();
     let entries = StructArray::try_new(fields, columns, None).map_err(failed)?;
     let (offsets, nulls) = (map.offsets().clone(), map.nulls().cloned());
@@ -94,5 +110,7 @@ fn canonical_map(map: &MapArray, field: &FieldRef) -> Result<ArrayRef> {
 }
 
 fn bound(value: Option<&i32>) -> usize {
-    value.and_then(|value| usize::try_from(*value).ok()).unwrap_or_default()
+    value
+        .and_then(|value| usize::try_from(*value).ok())
+        .unwrap_or_default()
 }

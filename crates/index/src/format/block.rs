@@ -117,9 +117,9 @@ impl<'a> Block<'a> {
         while low < high {
             let middle = low.midpoint(high);
             if self.hash(middle) < hash {
-                low = middle + 1
+                low = middle + 1;
             } else {
-                high = middle
+                high = middle;
             }
         }
         low

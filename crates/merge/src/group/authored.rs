@@ -37,9 +37,9 @@ impl EventLeaves {
                 continue;
             };
             let own = leaf.values(whole)?;
-            let non_null = own.logical_nulls().filter(|nulls| {
-                leaf.ignore_null && nulls.null_count() > 0
-            });
+            let non_null = own
+                .logical_nulls()
+                .filter(|nulls| leaf.ignore_null && nulls.null_count() > 0);
             authors.push(match (&column.authored, non_null) {
                 (None, None) => Authors::All,
                 (Some(bits), None) => Authors::Some(bits.clone()),
@@ -61,7 +61,11 @@ impl EventLeaves {
             });
         }
         let full = full.filter(|full: &BooleanBuffer| full.count_set_bits() < full.len());
-        Ok(Self { values, authors, full })
+        Ok(Self {
+            values,
+            authors,
+            full,
+        })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -79,12 +83,16 @@ impl EventLeaves {
 
     /// Whether the event authors every leaf.
     pub(crate) fn is_full(&self, row: u32) -> bool {
-        self.full.as_ref().is_none_or(|full| full.value(position(row)))
+        self.full
+            .as_ref()
+            .is_none_or(|full| full.value(position(row)))
     }
 
     /// The leaf's values of some events, NULL where an event does not author it; None where none does.
     pub(crate) fn authored_values(&self, leaf: usize, rows: &[u32]) -> Result<Option<ArrayRef>> {
-        let Some(Some(values)) = self.values.get(leaf) else { return Ok(None) };
+        let Some(Some(values)) = self.values.get(leaf) else {
+            return Ok(None);
+        };
         let positions: arrow::array::UInt32Array = rows
             .iter()
             .map(|row| self.authors(leaf, *row).then_some(*row))

@@ -28,7 +28,11 @@ impl Instant {
     pub(crate) fn duplicates(&self, with_upserts: bool) -> u64 {
         let deletes = u64::from(self.deletes.saturating_sub(1));
         let upserts = u64::from(self.upserts - self.contents);
-        if with_upserts { deletes + upserts } else { deletes }
+        if with_upserts {
+            deletes + upserts
+        } else {
+            deletes
+        }
     }
 
     /// Losers: all different contents but one. The delete is one of them where deletes mean anything.
@@ -72,7 +76,9 @@ impl Instants {
         found.copies = vec![false; events.len()];
         for leaf in 0..leaves.len() {
             let values = leaves.authored_values(leaf, &found.rows)?;
-            found.values.push(values.as_ref().map(Comparable::new).transpose()?);
+            found
+                .values
+                .push(values.as_ref().map(Comparable::new).transpose()?);
         }
         found.mark_copies(rules, events, leaves, order)?;
         Ok(found)
@@ -89,7 +95,8 @@ impl Instants {
         for instant in rows.chunk_by(|a, b| pool.is_equal(*a, *b)) {
             let [row, _, ..] = instant else { continue };
             let first = self.rows.len();
-            self.rows.extend(instant.iter().filter(|row| is_upsert(rules, events, **row)));
+            self.rows
+                .extend(instant.iter().filter(|row| is_upsert(rules, events, **row)));
             let upserts = self.rows.len() - first;
             self.list.push(Instant {
                 group,
@@ -118,7 +125,11 @@ impl Instants {
             let mut copies = Vec::new();
             for same in places.chunk_by(|a, b| self.compare_contents(leaves, *a, *b).is_eq()) {
                 instant.contents += 1;
-                copies.extend(same.iter().skip(1).filter_map(|place| self.rows.get(*place)));
+                copies.extend(
+                    same.iter()
+                        .skip(1)
+                        .filter_map(|place| self.rows.get(*place)),
+                );
             }
             for row in copies {
                 self.mark(row)?;
@@ -173,7 +184,9 @@ impl Instants {
     /// Equal only when values and authorship are; the order itself means nothing.
     fn compare_contents(&self, leaves: &EventLeaves, a: usize, b: usize) -> Ordering {
         let authors = |place: usize, leaf| {
-            self.rows.get(place).is_some_and(|row| leaves.authors(leaf, *row))
+            self.rows
+                .get(place)
+                .is_some_and(|row| leaves.authors(leaf, *row))
         };
         self.compare_payload(a, b).then_with(|| {
             (0..leaves.len())
@@ -187,7 +200,10 @@ impl Instants {
 /// Whether an event counts as an upsert; insert-only tables interpret no operation (R-I1).
 pub(crate) fn is_upsert(rules: &MergeRules, events: &Events, row: u32) -> bool {
     rules.mode == MergeMode::Once
-        || events.kinds.get(position(row)).is_some_and(|kind| *kind == EventKind::Upsert)
+        || events
+            .kinds
+            .get(position(row))
+            .is_some_and(|kind| *kind == EventKind::Upsert)
 }
 
 /// The deletes of an instant: they stand right before its first upsert or at `row`, in order.

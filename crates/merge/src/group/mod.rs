@@ -80,7 +80,11 @@ impl Grouped {
     /// # Errors
     /// `INTERNAL` when a sequence cannot be encoded.
     pub fn max_sequence(&self, rules: &MergeRules) -> Result<Option<SequenceBytes>> {
-        let greatest = self.order.rows.iter().fold(NONE, |best, row| self.pool.greater(best, *row));
+        let greatest = self
+            .order
+            .rows
+            .iter()
+            .fold(NONE, |best, row| self.pool.greater(best, *row));
         self.pool.bytes(&rules.encoder, greatest)
     }
 
@@ -90,8 +94,12 @@ impl Grouped {
     /// nothing of the stored row: neither a value nor hidden state, and no pre-image is wanted.
     #[must_use]
     pub fn needs_stored(&self, rules: &MergeRules, group: usize, bounds: &FileBounds) -> bool {
-        let Some(newest) = &bounds.max_sequence else { return true };
-        let Some(oldest) = self.rows(group).first() else { return true };
+        let Some(newest) = &bounds.max_sequence else {
+            return true;
+        };
+        let Some(oldest) = self.rows(group).first() else {
+            return true;
+        };
         if self.pool.compare_bytes(*oldest, newest).is_le() {
             return true;
         }
@@ -100,7 +108,11 @@ impl Grouped {
             MergeMode::Flagged => true,
             MergeMode::Last if rules.feed => true,
             MergeMode::Last => {
-                let deletes = self.reduced.delete.get(group).is_some_and(|row| *row != NONE);
+                let deletes = self
+                    .reduced
+                    .delete
+                    .get(group)
+                    .is_some_and(|row| *row != NONE);
                 let truncates = || rules.truncates().any(|truncate| truncate > newest);
                 let supplied = || self.reduced.supplies_all(group) || truncates();
                 !deletes && (bounds.has_sparse_hidden || !supplied())
@@ -125,7 +137,10 @@ impl Grouped {
             leaves: EventLeaves::new(rules, &events)?,
             instants: Instants::default(),
             reduced: Reduced::empty(groups, rules.leaves.len()),
-            order: Order { rows: Vec::new(), starts: vec![0; groups + 1] },
+            order: Order {
+                rows: Vec::new(),
+                starts: vec![0; groups + 1],
+            },
             pool: Pool::new(&rules.encoder, &[])?,
             buckets: vec![KeyBucket(0); groups],
             keys,
@@ -153,9 +168,16 @@ pub fn group(rules: &MergeRules, events: Events) -> Result<Grouped> {
     };
     let reduced = reducer.reduce(&order);
     let groups = order.starts.len().saturating_sub(1);
-    let firsts: Vec<u32> =
-        order.starts.iter().take(groups).filter_map(|start| order.rows.get(position(*start)).copied()).collect();
-    let buckets = firsts.iter().filter_map(|row| events.buckets.get(position(*row)).copied()).collect();
+    let firsts: Vec<u32> = order
+        .starts
+        .iter()
+        .take(groups)
+        .filter_map(|start| order.rows.get(position(*start)).copied())
+        .collect();
+    let buckets = firsts
+        .iter()
+        .filter_map(|row| events.buckets.get(position(*row)).copied())
+        .collect();
     let firsts = UInt32Array::from(firsts);
     let keys = events
         .keys
@@ -163,5 +185,14 @@ pub fn group(rules: &MergeRules, events: Events) -> Result<Grouped> {
         .map(|column| arrow::compute::take(column, &firsts, None))
         .collect::<Result<Vec<_>, _>>()
         .map_err(|e| Error::internal("keys cannot be gathered").with_source(e))?;
-    Ok(Grouped { leaves, instants, reduced, keys, order, pool, buckets, events })
+    Ok(Grouped {
+        leaves,
+        instants,
+        reduced,
+        keys,
+        order,
+        pool,
+        buckets,
+        events,
+    })
 }

@@ -40,14 +40,19 @@ pub(super) fn order(events: &Events, pool: &Pool) -> Result<Order> {
     let rows = key_rows(&events.keys)?;
     let keys = prefixes(&rows);
     Ok(sorted(events, pool, keys, |a, b| {
-        rows.row(position(a)).data().cmp(rows.row(position(b)).data())
+        rows.row(position(a))
+            .data()
+            .cmp(rows.row(position(b)).data())
     }))
 }
 
 /// Key columns as comparable rows.
 pub(crate) fn key_rows(keys: &[ArrayRef]) -> Result<Rows> {
     let failed = |e| Error::internal("key columns of a type without order").with_source(e);
-    let fields = keys.iter().map(|key| SortField::new(key.data_type().clone())).collect();
+    let fields = keys
+        .iter()
+        .map(|key| SortField::new(key.data_type().clone()))
+        .collect();
     let converter = RowConverter::new(fields).map_err(failed)?;
     converter.convert_columns(keys).map_err(failed)
 }
@@ -56,14 +61,19 @@ pub(crate) fn key_rows(keys: &[ArrayRef]) -> Result<Rows> {
 /// `customer-0000001` differ in them.
 fn prefixes(rows: &Rows) -> Vec<u128> {
     let mut all = rows.iter();
-    let Some(first) = all.next() else { return Vec::new() };
+    let Some(first) = all.next() else {
+        return Vec::new();
+    };
     let shared = all.fold(first.data().len(), |shared, row| {
         let own = first.data().iter().zip(row.data()).take(shared);
         own.take_while(|(a, b)| a == b).count()
     });
     let prefix = |bytes: &[u8]| {
         let mut first = [0; 16];
-        for (to, from) in first.iter_mut().zip(bytes.get(shared..).unwrap_or_default()) {
+        for (to, from) in first
+            .iter_mut()
+            .zip(bytes.get(shared..).unwrap_or_default())
+        {
             *to = *from;
         }
         u128::from_be_bytes(first)
@@ -99,7 +109,13 @@ fn sorted<K: Ord + Copy + Send + Sync>(
     let compare = |a: &Entry<K>, b: &Entry<K>| {
         same_key(a, b)
             .then_with(|| a.sequence.cmp(&b.sequence))
-            .then_with(|| if exact { Ordering::Equal } else { pool.compare(a.row, b.row) })
+            .then_with(|| {
+                if exact {
+                    Ordering::Equal
+                } else {
+                    pool.compare(a.row, b.row)
+                }
+            })
             .then_with(|| kind(a.row).cmp(&kind(b.row)))
             .then_with(|| a.row.cmp(&b.row))
     };
@@ -118,5 +134,8 @@ fn sorted<K: Ord + Copy + Send + Sync>(
     }
     starts.push(handle(entries.len()));
     debug_assert!(entries.iter().all(|entry| entry.row != NONE));
-    Order { rows: entries.iter().map(|entry| entry.row).collect(), starts }
+    Order {
+        rows: entries.iter().map(|entry| entry.row).collect(),
+        starts,
+    }
 }

@@ -26,15 +26,23 @@ impl Reduced {
     /// Groups without events, for rows that only truncates reach.
     pub(crate) fn empty(groups: usize, leaves: usize) -> Self {
         let none = vec![NONE; groups];
-        Self { upsert: none.clone(), delete: none.clone(), whole: none, leaves, ..Self::default() }
+        Self {
+            upsert: none.clone(),
+            delete: none.clone(),
+            whole: none,
+            leaves,
+            ..Self::default()
+        }
     }
 
     /// The event that supplies a leaf.
     pub(crate) fn leaf_row(&self, group: usize, leaf: usize) -> u32 {
         match self.slots.get(group) {
-            Some(slot) if *slot != NONE => {
-                self.leaf_rows.get(position(*slot) + leaf).copied().unwrap_or(NONE)
-            }
+            Some(slot) if *slot != NONE => self
+                .leaf_rows
+                .get(position(*slot) + leaf)
+                .copied()
+                .unwrap_or(NONE),
             Some(_) | None => self.whole.get(group).copied().unwrap_or(NONE),
         }
     }
@@ -68,15 +76,22 @@ impl Reducer<'_> {
         let groups = order.starts.len().saturating_sub(1);
         let leaves = self.leaves.len();
         let mut reduced = Reduced::empty(groups, leaves);
-        let mut partial =
-            Partial { upsert: NONE, delete: NONE, rows: vec![NONE; leaves], missing: leaves };
+        let mut partial = Partial {
+            upsert: NONE,
+            delete: NONE,
+            rows: vec![NONE; leaves],
+            missing: leaves,
+        };
         let mut instants = self.instants.list.as_slice();
         for (group, bounds) in order.starts.windows(2).enumerate() {
             let rows = order
                 .rows
                 .get(bound(bounds.first())..bound(bounds.last()))
                 .unwrap_or_default();
-            let own = instants.iter().take_while(|i| position(i.group) == group).count();
+            let own = instants
+                .iter()
+                .take_while(|i| position(i.group) == group)
+                .count();
             let (own, rest) = instants.split_at(own);
             instants = rest;
             if let [row] = rows
@@ -112,8 +127,8 @@ impl Reducer<'_> {
         let newest_first = self.rules.takes_deletes();
         let (mut rows, mut instants) = (rows, instants);
         while let Some(row) = next(rows, newest_first) {
-            let instant = next(instants, newest_first)
-                .filter(|instant| self.pool.is_equal(instant.row, row));
+            let instant =
+                next(instants, newest_first).filter(|instant| self.pool.is_equal(instant.row, row));
             let len = match instant {
                 Some(instant) => {
                     instants = without(instants, newest_first, 1);
@@ -131,7 +146,10 @@ impl Reducer<'_> {
 
     /// Takes one instant in; true when no further one can matter.
     fn visit(&self, partial: &mut Partial, rows: &[u32], instant: Option<Instant>) -> bool {
-        let upsert = rows.iter().copied().find(|row| is_upsert(self.rules, self.events, *row));
+        let upsert = rows
+            .iter()
+            .copied()
+            .find(|row| is_upsert(self.rules, self.events, *row));
         if let Some(row) = upsert {
             if partial.upsert == NONE {
                 partial.upsert = row;
@@ -144,7 +162,10 @@ impl Reducer<'_> {
                 return true;
             }
         }
-        let delete = rows.iter().copied().find(|row| !is_upsert(self.rules, self.events, *row));
+        let delete = rows
+            .iter()
+            .copied()
+            .find(|row| !is_upsert(self.rules, self.events, *row));
         if let Some(row) = delete
             && self.rules.takes_deletes()
         {
@@ -174,7 +195,9 @@ impl Reducer<'_> {
     fn fill_from_several(&self, partial: &mut Partial, instant: &Instant) {
         let instants = self.instants;
         if self.rules.mode == MergeMode::Once {
-            let least = instants.upserts(instant).min_by(|a, b| instants.compare_payload(a.0, b.0));
+            let least = instants
+                .upserts(instant)
+                .min_by(|a, b| instants.compare_payload(a.0, b.0));
             if let Some((_, row)) = least {
                 partial.upsert = row;
                 self.fill(partial, row);
@@ -199,9 +222,13 @@ impl Reducer<'_> {
             if *filled != NONE {
                 continue;
             }
-            let authors = candidates.iter().filter(|own| self.leaves.authors(leaf, own.1));
+            let authors = candidates
+                .iter()
+                .filter(|own| self.leaves.authors(leaf, own.1));
             // Of equal values the first author stands: `max_by` keeps the last one it meets.
-            let best = authors.rev().max_by(|a, b| instants.compare_leaf(leaf, a.0, b.0));
+            let best = authors
+                .rev()
+                .max_by(|a, b| instants.compare_leaf(leaf, a.0, b.0));
             if let Some((_, row)) = best {
                 *filled = *row;
                 partial.missing -= 1;
@@ -240,17 +267,29 @@ fn set(values: &mut [u32], group: usize, value: u32) {
 }
 
 fn next<T: Copy>(items: &[T], from_end: bool) -> Option<T> {
-    if from_end { items.last().copied() } else { items.first().copied() }
+    if from_end {
+        items.last().copied()
+    } else {
+        items.first().copied()
+    }
 }
 
 fn ends<T>(items: &[T], from_end: bool, len: usize) -> &[T] {
-    let at = if from_end { items.len().saturating_sub(len) } else { 0 };
-    items.get(at..).map_or(&[], |rest| rest.get(..len).unwrap_or(rest))
+    let at = if from_end {
+        items.len().saturating_sub(len)
+    } else {
+        0
+    };
+    items
+        .get(at..)
+        .map_or(&[], |rest| rest.get(..len).unwrap_or(rest))
 }
 
 fn without<T>(items: &[T], from_end: bool, len: usize) -> &[T] {
     if from_end {
-        items.get(..items.len().saturating_sub(len)).unwrap_or_default()
+        items
+            .get(..items.len().saturating_sub(len))
+            .unwrap_or_default()
     } else {
         items.get(len..).unwrap_or_default()
     }

@@ -62,14 +62,21 @@ impl Counter<'_> {
     fn count_instants(&self, counted: &mut Counted) {
         let with_deletes = self.rules.takes_deletes();
         for instant in &self.grouped.instants.list {
-            let own = self.stored.refs.get(crate::sequences::position(instant.group));
+            let own = self
+                .stored
+                .refs
+                .get(crate::sequences::position(instant.group));
             let unknown = own.is_some_and(|own| *own == StoredRef::Absent);
-            let below = self.horizon.is_some_and(|horizon| {
-                self.state.pool.compare_bytes(instant.row, horizon).is_le()
-            });
+            let below = self
+                .horizon
+                .is_some_and(|horizon| self.state.pool.compare_bytes(instant.row, horizon).is_le());
             let rejected = unknown && below;
             counted.counters.duplicates += instant.duplicates(!rejected);
-            let ties = if rejected { 0 } else { instant.ties(with_deletes) };
+            let ties = if rejected {
+                0
+            } else {
+                instant.ties(with_deletes)
+            };
             if ties > 0 {
                 counted.counters.ties += ties;
                 counted.tie_example.get_or_insert(instant.group);
@@ -83,7 +90,9 @@ impl Counter<'_> {
         }
         let rows = self.grouped.rows(group).iter().copied();
         let rejected = rows.filter(|event| self.is_rejected(StoredRef::Absent, *event));
-        counted.rejects.extend(rejected.map(|event| (event, Code::LateBeyondRetention)));
+        counted
+            .rejects
+            .extend(rejected.map(|event| (event, Code::LateBeyondRetention)));
     }
 
     /// Whether an event can compete with others of its key.
@@ -110,16 +119,19 @@ impl Counter<'_> {
         let deletes = self.state.rows.deletes(row);
         let top = pool.greater(upsert, deletes.last().unwrap_or(NONE));
         let own = StoredRef::Row(row);
-        self.count_late(counted, group, own, pool.greater(top, self.state.truncated_before));
+        self.count_late(
+            counted,
+            group,
+            own,
+            pool.greater(top, self.state.truncated_before),
+        );
         if pool.is_below(top, self.state.truncated_before) {
             return;
         }
         let is_upsert_on_top = pool.is_equal(top, upsert);
         let delete_on_top = !is_upsert_on_top || pool.is_equal(self.state.rows.floor(row), top);
         self.count_meeting(counted, group, top, |event, is_upsert| match is_upsert {
-            true => {
-                is_upsert_on_top && self.ties.is_stored(self.grouped, self.state, event, row)
-            }
+            true => is_upsert_on_top && self.ties.is_stored(self.grouped, self.state, event, row),
             false => delete_on_top,
         });
     }
@@ -128,7 +140,12 @@ impl Counter<'_> {
         let pool = &self.state.pool;
         let top = self.state.tombstones.sequence(row);
         let own = StoredRef::Tombstone(row);
-        self.count_late(counted, group, own, pool.greater(top, self.state.truncated_before));
+        self.count_late(
+            counted,
+            group,
+            own,
+            pool.greater(top, self.state.truncated_before),
+        );
         if !pool.is_below(top, self.state.truncated_before) {
             self.count_meeting(counted, group, top, |_, is_upsert| !is_upsert);
         }
@@ -164,7 +181,7 @@ impl Counter<'_> {
         // contents that it holds already are no losers of this batch.
         if duplicates == 0 {
             counted.counters.ties += 1;
-            counted.tie_example.get_or_insert(handle(group));
+            counted.tie_example.get_or_insert_with(|| handle(group));
         } else {
             counted.counters.ties = counted.counters.ties.saturating_sub(duplicates - 1);
         }

@@ -72,19 +72,29 @@ impl Plan {
     pub(super) fn leaf_source(&self, outcome: &Outcome, leaf: usize) -> u32 {
         match outcome.slot {
             NONE => outcome.source,
-            slot => self.leaf_sources.get(position(slot) + leaf).copied().unwrap_or(NONE),
+            slot => self
+                .leaf_sources
+                .get(position(slot) + leaf)
+                .copied()
+                .unwrap_or(NONE),
         }
     }
 
     pub(super) fn leaf_sequence(&self, outcome: &Outcome, leaf: usize) -> u32 {
         match outcome.slot {
             NONE => outcome.sequence,
-            slot => self.leaf_sequences.get(position(slot) + leaf).copied().unwrap_or(NONE),
+            slot => self
+                .leaf_sequences
+                .get(position(slot) + leaf)
+                .copied()
+                .unwrap_or(NONE),
         }
     }
 
     pub(super) fn deletes(&self, outcome: &Outcome) -> &[u32] {
-        self.deletes.get(outcome.deletes.clone()).unwrap_or_default()
+        self.deletes
+            .get(outcome.deletes.clone())
+            .unwrap_or_default()
     }
 }
 
@@ -137,7 +147,13 @@ impl Decider<'_> {
             StoredRef::Row(row) => Some(row),
             StoredRef::Absent | StoredRef::Unread | StoredRef::Tombstone(_) => None,
         };
-        let upsert = self.grouped.reduced.upsert.get(group).copied().unwrap_or(NONE);
+        let upsert = self
+            .grouped
+            .reduced
+            .upsert
+            .get(group)
+            .copied()
+            .unwrap_or(NONE);
         let sides = Sides {
             group,
             own,
@@ -160,7 +176,11 @@ impl Decider<'_> {
     fn taken(&self, own: StoredRef, event: u32) -> u32 {
         match self.horizon {
             Some(horizon) if own == StoredRef::Absent && event != NONE => {
-                if self.state.pool.compare_bytes(event, horizon).is_le() { NONE } else { event }
+                if self.state.pool.compare_bytes(event, horizon).is_le() {
+                    NONE
+                } else {
+                    event
+                }
             }
             Some(_) | None => event,
         }
@@ -172,11 +192,18 @@ impl Decider<'_> {
         if sides.upsert == NONE || sides.own == StoredRef::Unread {
             return Outcome::of(if stays { Fate::Stays } else { Fate::Nothing });
         }
-        match (sides.row, self.state.pool.compare(sides.upsert, sides.stored_upsert)) {
+        match (
+            sides.row,
+            self.state.pool.compare(sides.upsert, sides.stored_upsert),
+        ) {
             (Some(_), Ordering::Greater) => Outcome::of(Fate::Stays),
             (Some(_), Ordering::Equal) => self.live(plan, sides, NONE, NONE),
             (Some(_), Ordering::Less) | (None, _) => {
-                let sides = Sides { row: None, stored_upsert: NONE, ..sides };
+                let sides = Sides {
+                    row: None,
+                    stored_upsert: NONE,
+                    ..sides
+                };
                 self.live(plan, sides, NONE, NONE)
             }
         }
@@ -190,7 +217,13 @@ impl Decider<'_> {
             StoredRef::Tombstone(row) => self.state.tombstones.sequence(row),
             StoredRef::Absent | StoredRef::Unread => NONE,
         };
-        let delete = self.grouped.reduced.delete.get(sides.group).copied().unwrap_or(NONE);
+        let delete = self
+            .grouped
+            .reduced
+            .delete
+            .get(sides.group)
+            .copied()
+            .unwrap_or(NONE);
         let delete = pool.greater(stored_delete, delete);
         let cut = pool.greater(delete, self.state.truncated());
         let upsert = pool.greater(sides.stored_upsert, sides.upsert);
@@ -202,8 +235,16 @@ impl Decider<'_> {
             StoredRef::Absent | StoredRef::Unread | StoredRef::Row(_) => delete != NONE,
         };
         let had_row = matches!(sides.own, StoredRef::Row(_) | StoredRef::Unread);
-        let fate = if had_row || hidden_changed { Fate::Dead } else { Fate::Nothing };
-        Outcome { delete, hidden_changed, ..Outcome::of(fate) }
+        let fate = if had_row || hidden_changed {
+            Fate::Dead
+        } else {
+            Fate::Nothing
+        };
+        Outcome {
+            delete,
+            hidden_changed,
+            ..Outcome::of(fate)
+        }
     }
 
     /// The greatest upsert shows, flagged by what is above it (R-L0, R-L1).
@@ -224,25 +265,46 @@ impl Decider<'_> {
                 StoredRef::Absent | StoredRef::Unread | StoredRef::Row(_) => true,
             };
             plan.deletes.append(deletes);
-            let fate = if hidden_changed { Fate::Dead } else { Fate::Nothing };
+            let fate = if hidden_changed {
+                Fate::Dead
+            } else {
+                Fate::Nothing
+            };
             let deletes = start..plan.deletes.len();
-            return Outcome { delete: greatest, deletes, hidden_changed, ..Outcome::of(fate) };
+            return Outcome {
+                delete: greatest,
+                deletes,
+                hidden_changed,
+                ..Outcome::of(fate)
+            };
         }
         let at_or_below = |own: &[u32]| own.partition_point(|own| !pool.is_below(upsert, *own));
         let floors = at_or_below(deletes);
-        let floor = floors.checked_sub(1).and_then(|at| deletes.get(at)).copied().unwrap_or(NONE);
+        let floor = floors
+            .checked_sub(1)
+            .and_then(|at| deletes.get(at))
+            .copied()
+            .unwrap_or(NONE);
         let truncates = &self.state.truncates;
-        let truncated = at_or_below(truncates).checked_sub(1).and_then(|at| truncates.get(at));
+        let truncated = at_or_below(truncates)
+            .checked_sub(1)
+            .and_then(|at| truncates.get(at));
         let cut = pool.greater(floor, truncated.copied().unwrap_or(NONE));
         plan.deletes.extend(deletes.iter().skip(floors));
         let own = start..plan.deletes.len();
         let greatest = deletes.last().copied().unwrap_or(NONE);
         let greatest = pool.greater(greatest, self.state.truncated());
-        let stored = sides.row.map_or(0, |row| self.state.rows.deletes(row).len());
+        let stored = sides
+            .row
+            .map_or(0, |row| self.state.rows.deletes(row).len());
         let mut outcome = self.live(plan, sides, floor, cut);
         // With an equal upsert the stored deletes are among these.
         outcome.hidden_changed |= own.len() != stored;
-        outcome.deleted_at = if pool.is_below(upsert, greatest) { greatest } else { NONE };
+        outcome.deleted_at = if pool.is_below(upsert, greatest) {
+            greatest
+        } else {
+            NONE
+        };
         outcome.deletes = own;
         outcome
     }
@@ -273,8 +335,18 @@ impl Decider<'_> {
     fn live(&self, plan: &mut Plan, sides: Sides, delete: u32, cut: u32) -> Outcome {
         let pool = &self.state.pool;
         let sequence = pool.greater(sides.stored_upsert, sides.upsert);
-        let mut outcome = Outcome { sequence, delete, ..Outcome::of(Fate::Live) };
-        let whole = self.grouped.reduced.whole.get(sides.group).copied().unwrap_or(NONE);
+        let mut outcome = Outcome {
+            sequence,
+            delete,
+            ..Outcome::of(Fate::Live)
+        };
+        let whole = self
+            .grouped
+            .reduced
+            .whole
+            .get(sides.group)
+            .copied()
+            .unwrap_or(NONE);
         let Some(row) = sides.row else {
             outcome.hidden_changed = true;
             outcome.source = whole;
@@ -307,7 +379,9 @@ impl Decider<'_> {
         let start = plan.leaf_sources.len();
         for leaf in 0..self.rules.leaves.len() {
             let event = self.taken(sides.own, self.grouped.reduced.leaf_row(sides.group, leaf));
-            let stored = sides.row.map_or(NONE, |row| self.state.rows.leaf_sequence(row, leaf));
+            let stored = sides
+                .row
+                .map_or(NONE, |row| self.state.rows.leaf_sequence(row, leaf));
             let order = pool.compare(event, stored).then_with(|| match event {
                 NONE => Ordering::Equal,
                 event => self.ties.compare_leaf(event, leaf),
@@ -320,7 +394,11 @@ impl Decider<'_> {
                 (Ordering::Less | Ordering::Equal, _) => (NONE, NONE),
             };
             let cleared = pool.is_below(sequence, cut);
-            let (source, sequence) = if cleared { (NONE, NONE) } else { (source, sequence) };
+            let (source, sequence) = if cleared {
+                (NONE, NONE)
+            } else {
+                (source, sequence)
+            };
             outcome.hidden_changed |= sides.row.is_some() && !pool.is_equal(sequence, stored);
             plan.leaf_sources.push(source);
             plan.leaf_sequences.push(sequence);
@@ -329,7 +407,9 @@ impl Decider<'_> {
         let sequences = plan.leaf_sequences.get(start..).unwrap_or_default();
         let first = sources.first().copied().unwrap_or(NONE);
         let one = sources.iter().all(|source| *source == first)
-            && sequences.iter().all(|own| pool.is_equal(*own, outcome.sequence));
+            && sequences
+                .iter()
+                .all(|own| pool.is_equal(*own, outcome.sequence));
         if one {
             plan.leaf_sources.truncate(start);
             plan.leaf_sequences.truncate(start);

@@ -59,12 +59,33 @@ pub fn resolve(rules: &MergeRules, grouped: &Grouped, stored: &Stored<'_>) -> Re
     let state = State::new(rules, &grouped.events, grouped.len(), stored)?;
     let ties = StoredTies::find(rules, grouped, stored, &state)?;
     let horizon = rules.rejecting_horizon();
-    let decider = Decider { rules, grouped, stored, state: &state, ties: &ties, horizon };
+    let decider = Decider {
+        rules,
+        grouped,
+        stored,
+        state: &state,
+        ties: &ties,
+        horizon,
+    };
     let plan = decider.plan();
     let changed = visible::visible_changes(rules, grouped, stored, &state, &plan)?;
-    let counted = Counter { rules, grouped, stored, state: &state, ties: &ties, horizon }.count();
+    let counted = Counter {
+        rules,
+        grouped,
+        stored,
+        state: &state,
+        ties: &ties,
+        horizon,
+    }
+    .count();
     let lists = Lists::new(stored, &plan, &changed);
-    let gatherer = Gatherer { rules, grouped, stored, state: &state, plan: &plan };
+    let gatherer = Gatherer {
+        rules,
+        grouped,
+        stored,
+        state: &state,
+        plan: &plan,
+    };
     let rows = gatherer.rows(&lists.rows)?;
     let tombstones = gatherer.tombstones(&lists.tombstones)?;
     let feed = match rules.feed {
@@ -74,7 +95,10 @@ pub fn resolve(rules: &MergeRules, grouped: &Grouped, stored: &Stored<'_>) -> Re
     let mut counters = counted.counters;
     counters.add(&lists.counters);
     let greatest = lists.rows.iter().fold(NONE, |best, group| {
-        let own = plan.outcomes.get(position(*group)).map_or(NONE, |own| own.sequence);
+        let own = plan
+            .outcomes
+            .get(position(*group))
+            .map_or(NONE, |own| own.sequence);
         state.pool.greater(best, own)
     });
     let bounds = FileBounds {
@@ -110,7 +134,12 @@ struct Lists {
 impl Lists {
     fn new(stored: &Stored<'_>, plan: &Plan, changed: &[bool]) -> Self {
         let mut lists = Self::default();
-        let all = plan.outcomes.iter().zip(stored.refs).zip(changed).enumerate();
+        let all = plan
+            .outcomes
+            .iter()
+            .zip(stored.refs)
+            .zip(changed)
+            .enumerate();
         for (group, ((outcome, own), changed)) in all {
             match outcome.fate {
                 Fate::Nothing => {}
@@ -139,7 +168,10 @@ impl Lists {
             StoredRef::Unread => self.counters.updated += 1,
             StoredRef::Row(row) if changed => {
                 self.counters.updated += 1;
-                self.changes.push(Change::Update { old: position(row), new });
+                self.changes.push(Change::Update {
+                    old: position(row),
+                    new,
+                });
             }
             StoredRef::Row(_) => self.counters.unchanged += 1,
         }
@@ -181,22 +213,24 @@ impl FileBounds {
         let max_sequence = match column {
             None => None,
             Some(column) => {
-                let pool = crate::sequences::Pool::new(
-                    &rules.encoder,
-                    std::slice::from_ref(column),
-                )?;
+                let pool =
+                    crate::sequences::Pool::new(&rules.encoder, std::slice::from_ref(column))?;
                 let all = 0..handle(column.len());
                 let greatest = all.fold(NONE, |best, own| pool.greater(best, own));
                 pool.bytes(&rules.encoder, greatest)?
             }
         };
-        Ok(Self { max_sequence, has_sparse_hidden: Self::has_sparse_hidden(rows) })
+        Ok(Self {
+            max_sequence,
+            has_sparse_hidden: Self::has_sparse_hidden(rows),
+        })
     }
 
     fn has_sparse_hidden(rows: &RecordBatch) -> bool {
         use tidegate_change::hidden::{DELETES, FLOOR, LEAVES};
         [FLOOR, LEAVES, DELETES].iter().any(|name| {
-            rows.column_by_name(name).is_some_and(|column| column.null_count() < column.len())
+            rows.column_by_name(name)
+                .is_some_and(|column| column.null_count() < column.len())
         })
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanArray, Int32Array, Int64Array, ListArray, MapArray, RecordBatch,
-    StringArray, StructArray, UInt32Array, new_null_array,
+    ArrayRef, BooleanArray, Int32Array, Int64Array, ListArray, MapArray, RecordBatch, StringArray,
+    StructArray, UInt32Array, new_null_array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{interleave, take};
@@ -41,8 +41,10 @@ fn failed(error: arrow::error::ArrowError) -> Error {
 impl Gatherer<'_> {
     /// The rows of these groups in the file schema.
     pub(super) fn rows(&self, groups: &[u32]) -> Result<RecordBatch> {
-        let outcomes: Vec<&Outcome> =
-            groups.iter().filter_map(|group| self.plan.outcomes.get(position(*group))).collect();
+        let outcomes: Vec<&Outcome> = groups
+            .iter()
+            .filter_map(|group| self.plan.outcomes.get(position(*group)))
+            .collect();
         let mut columns = self.visible(groups, &outcomes)?;
         columns.extend(self.hidden(&outcomes)?);
         let schema = self.rules.layout.file_schema();
@@ -58,7 +60,10 @@ impl Gatherer<'_> {
             match column.role {
                 ColumnRole::Key(at) => columns.push(self.key(at, &places)?),
                 ColumnRole::Payload { .. } => {
-                    let own = self.rules.leaves.assemble(payload, &column.data_type, &leaves)?;
+                    let own = self
+                        .rules
+                        .leaves
+                        .assemble(payload, &column.data_type, &leaves)?;
                     columns.push(own);
                     payload += 1;
                 }
@@ -99,7 +104,10 @@ impl Gatherer<'_> {
 
     fn sources(&self, outcomes: &[&Outcome], leaf: usize) -> Sources {
         let events = self.grouped.events.len();
-        let own: Vec<u32> = outcomes.iter().map(|own| self.plan.leaf_source(own, leaf)).collect();
+        let own: Vec<u32> = outcomes
+            .iter()
+            .map(|own| self.plan.leaf_source(own, leaf))
+            .collect();
         if own.iter().all(|source| position(*source) < events) {
             return Sources::Events(UInt32Array::from(own));
         }
@@ -212,17 +220,26 @@ impl Gatherer<'_> {
             fields.push(Field::new(&column.name, column.data_type.clone(), true));
             columns.push(self.key(at, &places)?);
         }
-        let outcomes: Vec<&Outcome> =
-            groups.iter().filter_map(|group| self.plan.outcomes.get(position(*group))).collect();
+        let outcomes: Vec<&Outcome> = groups
+            .iter()
+            .filter_map(|group| self.plan.outcomes.get(position(*group)))
+            .collect();
         let sequences: Vec<u32> = outcomes.iter().map(|own| own.delete).collect();
-        fields.push(Field::new(hidden::SEQUENCE, self.rules.sequence_type.clone(), true));
+        fields.push(Field::new(
+            hidden::SEQUENCE,
+            self.rules.sequence_type.clone(),
+            true,
+        ));
         columns.push(self.state.pool.gather(&sequences)?);
         if self.rules.layout.soft_delete {
             let list = types::list_of(self.rules.sequence_type.clone());
             fields.push(Field::new(hidden::DELETES, list, true));
             columns.push(self.deletes(&outcomes)?);
         }
-        let arrived = groups.iter().zip(&sequences).map(|(group, own)| self.arrived(*group, *own));
+        let arrived = groups
+            .iter()
+            .zip(&sequences)
+            .map(|(group, own)| self.arrived(*group, *own));
         fields.push(Field::new(hidden::ARRIVED, DataType::Int64, true));
         columns.push(Arc::new(Int64Array::from_iter_values(arrived)));
         RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(failed)
@@ -233,15 +250,15 @@ impl Gatherer<'_> {
         let now = self.rules.context.now_ms;
         match self.stored.refs.get(position(group)) {
             Some(StoredRef::Tombstone(row))
-                if self.state.pool.is_equal(self.state.tombstones.sequence(*row), delete) =>
+                if self
+                    .state
+                    .pool
+                    .is_equal(self.state.tombstones.sequence(*row), delete) =>
             {
                 self.state.tombstones.arrived(*row).unwrap_or(now)
             }
             Some(
-                StoredRef::Absent
-                | StoredRef::Unread
-                | StoredRef::Row(_)
-                | StoredRef::Tombstone(_),
+                StoredRef::Absent | StoredRef::Unread | StoredRef::Row(_) | StoredRef::Tombstone(_),
             )
             | None => now,
         }

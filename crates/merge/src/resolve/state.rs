@@ -62,7 +62,11 @@ impl State {
         stored: &Stored<'_>,
     ) -> Result<Self> {
         check(rules, keys, stored)?;
-        let mut parts = Parts { rules, columns: Vec::new(), next: 0 };
+        let mut parts = Parts {
+            rules,
+            columns: Vec::new(),
+            next: 0,
+        };
         parts.push(&events.sequence)?;
         let rows = Rows::new(rules, stored.rows, &mut parts)?;
         let tombstones = Tombstones::new(stored.tombstones, &mut parts)?;
@@ -72,10 +76,20 @@ impl State {
         let first = parts.push(&rules.encoder.decode_bytes(bytes.iter().map(|b| Some(*b)))?)?;
         let truncates: Vec<u32> = (first..first + handle(bytes.len())).collect();
         let greatest_before = rules.context.truncates.iter().max();
-        let before = bytes.iter().position(|bytes| Some(*bytes) == greatest_before);
-        let truncated_before = before.and_then(|at| truncates.get(at).copied()).unwrap_or(NONE);
+        let before = bytes
+            .iter()
+            .position(|bytes| Some(*bytes) == greatest_before);
+        let truncated_before = before
+            .and_then(|at| truncates.get(at).copied())
+            .unwrap_or(NONE);
         let pool = Pool::new(&rules.encoder, &parts.columns)?;
-        Ok(Self { pool, rows, tombstones, truncates, truncated_before })
+        Ok(Self {
+            pool,
+            rows,
+            tombstones,
+            truncates,
+            truncated_before,
+        })
     }
 
     /// The greatest truncate of all.
@@ -88,9 +102,12 @@ fn check(rules: &MergeRules, keys: usize, stored: &Stored<'_>) -> Result<()> {
     use crate::StoredRef::{Absent, Row, Tombstone, Unread};
     let expected = rules.layout.file_schema();
     let same = stored.rows.num_columns() == expected.fields().len()
-        && stored.rows.columns().iter().zip(expected.fields()).all(|(column, field)| {
-            column.data_type() == field.data_type()
-        });
+        && stored
+            .rows
+            .columns()
+            .iter()
+            .zip(expected.fields())
+            .all(|(column, field)| column.data_type() == field.data_type());
     if !same {
         return Err(Error::internal("stored rows do not have the file schema"));
     }
@@ -104,7 +121,13 @@ fn check(rules: &MergeRules, keys: usize, stored: &Stored<'_>) -> Result<()> {
         Row(row) => position(*row) < stored.rows.num_rows(),
         Tombstone(row) => position(*row) < stored.tombstones.num_rows(),
     });
-    if inside { Ok(()) } else { Err(Error::internal("stored state names a row that was not read")) }
+    if inside {
+        Ok(())
+    } else {
+        Err(Error::internal(
+            "stored state names a row that was not read",
+        ))
+    }
 }
 
 /// Columns that become one pool.
@@ -136,7 +159,9 @@ impl Parts<'_> {
         }
         let first = self.push(column)?;
         let own = (first..).take(column.len()).enumerate();
-        Ok(own.map(|(row, at)| if column.is_null(row) { NONE } else { at }).collect())
+        Ok(own
+            .map(|(row, at)| if column.is_null(row) { NONE } else { at })
+            .collect())
     }
 
     fn push_lists(&mut self, column: Option<&ArrayRef>) -> Result<Lists> {
@@ -155,13 +180,18 @@ impl Parts<'_> {
 
 impl Lists {
     fn row(&self, row: u32) -> Range<u32> {
-        let Some((first, lists)) = &self.0 else { return 0..0 };
+        let Some((first, lists)) = &self.0 else {
+            return 0..0;
+        };
         let row = position(row);
         if lists.is_null(row) {
             return 0..0;
         }
         let bound = |at: usize| {
-            let bound = lists.value_offsets().get(at).and_then(|b| u32::try_from(*b).ok());
+            let bound = lists
+                .value_offsets()
+                .get(at)
+                .and_then(|b| u32::try_from(*b).ok());
             first.saturating_add(bound.unwrap_or_default())
         };
         bound(row)..bound(row + 1)
@@ -183,7 +213,10 @@ impl Rows {
         };
         let mut values = Vec::with_capacity(rules.leaves.len());
         for leaf in rules.leaves.iter() {
-            let name = rules.payload.get(leaf.column).map_or("", |column| &column.name);
+            let name = rules
+                .payload
+                .get(leaf.column)
+                .map_or("", |column| &column.name);
             values.push(leaf.values(column(name)?)?);
         }
         let leaves = rules.leaves.len();
@@ -214,7 +247,12 @@ impl Rows {
         };
         let schemas = column(hidden::SCHEMA)?.as_primitive::<Int32Type>();
         let maps = column(hidden::LEAVES)?.as_map();
-        let newest = rules.leaves.iter().map(|leaf| leaf.since).max().unwrap_or_default();
+        let newest = rules
+            .leaves
+            .iter()
+            .map(|leaf| leaf.since)
+            .max()
+            .unwrap_or_default();
         // A row without a schema number is of foreign origin and holds all that its file has.
         let schema = |row: usize| match schemas.is_null(row) {
             true => u32::MAX,
@@ -232,7 +270,8 @@ impl Rows {
             let slot = self.leaf_sequences.len();
             let own = self.sequence + handle(row);
             let known = |since: u32| if since > schema(row) { NONE } else { own };
-            self.leaf_sequences.extend(rules.leaves.iter().map(|leaf| known(leaf.since)));
+            self.leaf_sequences
+                .extend(rules.leaves.iter().map(|leaf| known(leaf.since)));
             if has_leaves {
                 self.read_map(rules, maps, row, &values, slot)?;
             }
@@ -256,10 +295,15 @@ impl Rows {
             .as_string_opt::<i32>()
             .ok_or_else(|| Error::corrupt("leaf paths of a stored row are no text"))?;
         let bound = |at: usize| {
-            maps.value_offsets().get(at).and_then(|b| usize::try_from(*b).ok()).unwrap_or_default()
+            maps.value_offsets()
+                .get(at)
+                .and_then(|b| usize::try_from(*b).ok())
+                .unwrap_or_default()
         };
         for entry in bound(row)..bound(row + 1) {
-            let Some(leaf) = rules.leaves.position(paths.value(entry)) else { continue };
+            let Some(leaf) = rules.leaves.position(paths.value(entry)) else {
+                continue;
+            };
             if let Some(place) = self.leaf_sequences.get_mut(slot + leaf) {
                 *place = values.get(entry).copied().unwrap_or(NONE);
             }
@@ -277,15 +321,19 @@ impl Rows {
 
     /// Whether every leaf has the row's sequence.
     pub(crate) fn is_full(&self, row: u32) -> bool {
-        self.slots.get(position(row)).is_some_and(|slot| *slot == NONE)
+        self.slots
+            .get(position(row))
+            .is_some_and(|slot| *slot == NONE)
     }
 
     /// The sequence of a leaf's author, [`NONE`] where nobody authored it.
     pub(crate) fn leaf_sequence(&self, row: u32, leaf: usize) -> u32 {
         match self.slots.get(position(row)) {
-            Some(slot) if *slot != NONE && leaf < self.leaves => {
-                self.leaf_sequences.get(position(*slot) + leaf).copied().unwrap_or(NONE)
-            }
+            Some(slot) if *slot != NONE && leaf < self.leaves => self
+                .leaf_sequences
+                .get(position(*slot) + leaf)
+                .copied()
+                .unwrap_or(NONE),
             Some(_) | None => self.sequence(row),
         }
     }
@@ -303,18 +351,26 @@ impl Rows {
 impl Tombstones {
     fn new(rows: &RecordBatch, parts: &mut Parts<'_>) -> Result<Self> {
         if rows.num_rows() == 0 {
-            return Ok(Self { sequence: 0, deletes: Lists::default(), arrived: None });
+            return Ok(Self {
+                sequence: 0,
+                deletes: Lists::default(),
+                arrived: None,
+            });
         }
         let sequence = rows
             .column_by_name(hidden::SEQUENCE)
             .ok_or_else(|| Error::internal("tombstones lack their sequence"))?;
         let sequence = parts.push(sequence)?;
         let deletes = parts.push_lists(rows.column_by_name(hidden::DELETES))?;
-        let arrived = rows.column_by_name(hidden::ARRIVED).filter(|column| {
-            column.data_type() == &DataType::Int64
-        });
+        let arrived = rows
+            .column_by_name(hidden::ARRIVED)
+            .filter(|column| column.data_type() == &DataType::Int64);
         let arrived = arrived.map(|column| column.as_primitive::<Int64Type>().clone());
-        Ok(Self { sequence, deletes, arrived })
+        Ok(Self {
+            sequence,
+            deletes,
+            arrived,
+        })
     }
 
     /// The deciding delete.

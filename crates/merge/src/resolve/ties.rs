@@ -48,8 +48,9 @@ impl StoredTies {
             let rows = UInt32Array::from(rows);
             for (leaf, column) in state.rows.values.iter().enumerate() {
                 let own = grouped.leaves.authored_values(leaf, &events)?;
-                let stored = arrow::compute::take(column, &rows, None)
-                    .map_err(|e| Error::internal("stored values cannot be gathered").with_source(e))?;
+                let stored = arrow::compute::take(column, &rows, None).map_err(|e| {
+                    Error::internal("stored values cannot be gathered").with_source(e)
+                })?;
                 let own = own.as_ref().map(Comparable::new).transpose()?;
                 values.push((own, Comparable::new(&stored)?));
             }
@@ -77,7 +78,9 @@ impl StoredTies {
     pub(super) fn is_stored(&self, grouped: &Grouped, state: &State, event: u32, row: u32) -> bool {
         (0..self.values.len()).all(|leaf| {
             !grouped.leaves.authors(leaf, event)
-                || (state.pool.is_equal(state.rows.leaf_sequence(row, leaf), event)
+                || (state
+                    .pool
+                    .is_equal(state.rows.leaf_sequence(row, leaf), event)
                     && self.compare_leaf(event, leaf).is_eq())
         })
     }

@@ -25,7 +25,11 @@ pub(super) fn visible_changes(
             met.push((group, outcome, row));
             if rules.layout.soft_delete {
                 let before = state.rows.deleted_at(row);
-                set(&mut changed, group, !state.pool.is_equal(before, outcome.deleted_at));
+                set(
+                    &mut changed,
+                    group,
+                    !state.pool.is_equal(before, outcome.deleted_at),
+                );
             }
         }
     }
@@ -42,7 +46,9 @@ pub(super) fn visible_changes(
                 old.push(*row);
             }
         }
-        let Some(Some(values)) = grouped.leaves.values.get(leaf) else { continue };
+        let Some(Some(values)) = grouped.leaves.values.get(leaf) else {
+            continue;
+        };
         if groups.is_empty() {
             continue;
         }

@@ -1,7 +1,5 @@
 //! A table that is only a map from keys to places, and an index beside it.
 
-#![expect(dead_code, reason = "each test file uses a part")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -71,7 +69,7 @@ pub(crate) struct Model {
 impl Model {
     pub(crate) fn new() -> Self {
         let store = Arc::new(InMemory::new());
-        let object_store: Arc<dyn ObjectStore> = store.clone();
+        let object_store: Arc<dyn ObjectStore> = Arc::<InMemory>::clone(&store);
         let manifest = IndexManifest::with_seed(SEED);
         let index = Index::new(object_store, Path::from("tables/orders"), manifest);
         Self {

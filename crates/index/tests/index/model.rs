@@ -1,10 +1,8 @@
 //! Random sequences of commits against a map, with merges, rebuilds and comparisons.
 
-mod support;
-
 use std::collections::BTreeMap;
 
-use support::{Model, Numbers, hash, names, present, spill, stream_of};
+use crate::support::{Model, Numbers, hash, names, present, spill, stream_of};
 use tidegate_index::{FileRef, KeyRows, RUNS_MAX, rebuild, verify};
 
 #[tokio::test]

@@ -1,12 +1,11 @@
 //! Damaged bytes are found, never answered from.
 
-mod support;
-
 use std::sync::Arc;
 
+use crate::support::{Model, Numbers, hash, present, spill, stream_of};
+use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
-use support::{Model, Numbers, hash, present, spill, stream_of};
 use tidegate_change::Code;
 use tidegate_index::{FileRef, Index};
 
@@ -36,7 +35,7 @@ async fn one_run(keys: u32) -> (Model, Path, Vec<u8>) {
 async fn with_bytes(model: &Model, path: &Path, bytes: Vec<u8>) -> Model {
     let mut damaged = model.clone();
     damaged.store.put(path, bytes.into()).await.unwrap();
-    let store: Arc<dyn ObjectStore> = damaged.store.clone();
+    let store: Arc<dyn ObjectStore> = Arc::<InMemory>::clone(&damaged.store);
     let manifest = model.index.manifest().clone();
     damaged.index = Index::new(store, Path::from("tables/orders"), manifest);
     damaged
@@ -132,7 +131,7 @@ async fn merging_and_verifying_find_damage_too() {
     let damaged = with_bytes(&model, &path, damaged).await;
     let error = damaged
         .index
-        .compact(&mut support::names(9), &present)
+        .compact(&mut crate::support::names(9), &present)
         .await
         .unwrap_err();
     assert_eq!(error.code(), Code::Corrupt);
