@@ -42,14 +42,19 @@ impl Catalog {
     pub fn of(state: &State) -> Self {
         let tables = state.names.iter().filter_map(|(name, id)| {
             let table = state.tables.get(id)?;
-            let visible = table.head.is_some() && !matches!(table.status, TableStatus::Dropping { .. });
+            let visible =
+                table.head.is_some() && !matches!(table.status, TableStatus::Dropping { .. });
             visible.then(|| CatalogTable {
                 name: name.clone(),
                 id: id.clone(),
                 location: table.location.clone(),
             })
         });
-        Self { format: 1, writer: state.writer, tables: tables.collect() }
+        Self {
+            format: 1,
+            writer: state.writer,
+            tables: tables.collect(),
+        }
     }
 
     /// A table by name.
@@ -79,7 +84,10 @@ impl Catalog {
     /// # Errors
     /// An I/O error.
     pub fn write(&self, directory: &Path, hook: Option<&Arc<dyn StepHook>>) -> Result<()> {
-        let (path, new) = (directory.join(CATALOG_FILE), directory.join(NEW_CATALOG_FILE));
+        let (path, new) = (
+            directory.join(CATALOG_FILE),
+            directory.join(NEW_CATALOG_FILE),
+        );
         let bytes = serde_json::to_vec_pretty(self)
             .map_err(|e| Error::internal("the catalog cannot be written").with_source(e))?;
         let run = || -> io::Result<()> {
@@ -90,10 +98,14 @@ impl Catalog {
                 Ok(())
             })?;
             let Some(mut file) = file else { return Ok(()) };
-            step(hook, StepKind::Append, &new, count, || file.write_all(&bytes))?;
+            step(hook, StepKind::Append, &new, count, || {
+                file.write_all(&bytes)
+            })?;
             step(hook, StepKind::Sync, &new, 0, || file.sync_all())?;
             step(hook, StepKind::Rename, &path, 0, || fs::rename(&new, &path))?;
-            step(hook, StepKind::SyncDirectory, directory, 0, || File::open(directory)?.sync_all())
+            step(hook, StepKind::SyncDirectory, directory, 0, || {
+                File::open(directory)?.sync_all()
+            })
         };
         run().map_err(|e| Error::io(path.display(), e))
     }

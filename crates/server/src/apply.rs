@@ -7,9 +7,9 @@ use tidegate_cluster::BatchRequest;
 use tidegate_cluster::metadata::{BatchKey, TableId};
 use tidegate_decode::FileFormat;
 
+use crate::checkpoint;
 use crate::embedded::Embedded;
 use crate::source::{SourceArgument, SourceSet};
-use crate::checkpoint;
 
 /// How to apply a batch.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +41,12 @@ impl Embedded {
         let batch_id = self.batch_id(&id, input_digest, options)?;
         let request = BatchRequest {
             table: table.to_owned(),
-            key: BatchKey { id: batch_id, input_digest, sequence: None, logical_time_ms: None },
+            key: BatchKey {
+                id: batch_id,
+                input_digest,
+                sequence: None,
+                logical_time_ms: None,
+            },
             sources: set.files.clone(),
             offsets: BTreeMap::new(),
             dry_run: options.dry_run,
@@ -68,7 +73,10 @@ impl Embedded {
                 let nonce = options.force.then(|| self.options.random.next_u64());
                 let text = format!("{id}/{input}/{nonce:?}");
                 let hex = Digest::of(text.as_bytes()).to_hex();
-                Ok(BatchId(format!("content-{}", hex.get(..32).unwrap_or(&hex))))
+                Ok(BatchId(format!(
+                    "content-{}",
+                    hex.get(..32).unwrap_or(&hex)
+                )))
             }
         }
     }

@@ -84,7 +84,10 @@ impl HistoryLine {
             version: entry.version,
             timestamp_ms: entry.timestamp_ms,
             operation: entry.info.operation.unwrap_or_default(),
-            watermark: result.as_ref().map(|result| result.watermark.clone()).unwrap_or_default(),
+            watermark: result
+                .as_ref()
+                .map(|result| result.watermark.clone())
+                .unwrap_or_default(),
             batch_id: result.map(|result| result.batch_id),
             inserted: counters.map(|counters| counters.inserted),
             updated: counters.map(|counters| counters.updated),
@@ -123,17 +126,22 @@ impl TableDescription {
 
 /// The spec that a version of a table stores.
 pub(crate) fn resolved_spec(name: &str, snapshot: &TableSnapshot) -> Result<ResolvedSpec> {
-    let text = snapshot
-        .domains
-        .get(SPEC_DOMAIN)
-        .ok_or_else(|| Error::corrupt(format!("table {name}: version {} holds no spec", snapshot.version)))?;
+    let text = snapshot.domains.get(SPEC_DOMAIN).ok_or_else(|| {
+        Error::corrupt(format!(
+            "table {name}: version {} holds no spec",
+            snapshot.version
+        ))
+    })?;
     serde_json::from_str(text)
         .map_err(|e| Error::corrupt(format!("table {name}: the stored spec")).with_source(e))
 }
 
 fn watermark_of(snapshot: &TableSnapshot) -> Result<Value> {
-    let Some(text) = snapshot.domains.get(PROGRESS_DOMAIN) else { return Ok(Value::Null) };
-    let progress: Value = serde_json::from_str(text)
-        .map_err(|e| Error::corrupt(format!("domain {PROGRESS_DOMAIN} cannot be read")).with_source(e))?;
+    let Some(text) = snapshot.domains.get(PROGRESS_DOMAIN) else {
+        return Ok(Value::Null);
+    };
+    let progress: Value = serde_json::from_str(text).map_err(|e| {
+        Error::corrupt(format!("domain {PROGRESS_DOMAIN} cannot be read")).with_source(e)
+    })?;
     Ok(progress.get("watermark").cloned().unwrap_or_default())
 }

@@ -94,8 +94,13 @@ impl Embedded {
             node: NODE,
         };
         let coordinator = Coordinator::start(parts, CoordinatorOptions::default()).await?;
-        let embedded =
-            Self { directory: directory.to_owned(), lake, member, coordinator, options };
+        let embedded = Self {
+            directory: directory.to_owned(),
+            lake,
+            member,
+            coordinator,
+            options,
+        };
         embedded.coordinator.recover().await?;
         embedded.clear_spool();
         embedded.write_catalog()?;
@@ -113,7 +118,9 @@ impl Embedded {
     /// # Errors
     /// `TABLE_EXISTS`, `INVALID_LOCATION`, or what is wrong with the spec.
     pub async fn create_table(&self, spec: TableSpec) -> Result<TableVersion> {
-        let location = self.lake.confine(spec.location.as_deref().unwrap_or(&spec.name))?;
+        let location = self
+            .lake
+            .confine(spec.location.as_deref().unwrap_or(&spec.name))?;
         let version = self.coordinator.create(spec, &location).await?;
         self.write_catalog()?;
         Ok(version)
@@ -141,7 +148,10 @@ impl Embedded {
     /// # Errors
     /// `TABLE_NOT_FOUND`, `TABLE_EXISTS`, `INVALID_LOCATION`, or what the log says.
     pub async fn adopt(&self, location: &str, name: Option<&str>) -> Result<String> {
-        let name = self.coordinator.adopt(&self.lake.confine(location)?, name).await?;
+        let name = self
+            .coordinator
+            .adopt(&self.lake.confine(location)?, name)
+            .await?;
         self.write_catalog()?;
         Ok(name)
     }

@@ -12,7 +12,11 @@ pub(crate) fn is_pattern(text: &str) -> bool {
 
 /// The files that a pattern names, sorted.
 pub(crate) fn expand(pattern: &str) -> Result<Vec<PathBuf>> {
-    let start = if pattern.starts_with('/') { PathBuf::from("/") } else { PathBuf::new() };
+    let start = if pattern.starts_with('/') {
+        PathBuf::from("/")
+    } else {
+        PathBuf::new()
+    };
     let parts: Vec<_> = pattern.split('/').filter(|part| !part.is_empty()).collect();
     let mut found = Vec::new();
     walk(&start, &parts, &mut found)?;
@@ -22,7 +26,9 @@ pub(crate) fn expand(pattern: &str) -> Result<Vec<PathBuf>> {
 }
 
 fn walk(directory: &Path, parts: &[&str], found: &mut Vec<PathBuf>) -> Result<()> {
-    let Some((part, rest)) = parts.split_first() else { return Ok(()) };
+    let Some((part, rest)) = parts.split_first() else {
+        return Ok(());
+    };
     if !is_pattern(part) {
         let path = directory.join(part);
         return match rest.is_empty() {
@@ -38,7 +44,10 @@ fn walk(directory: &Path, parts: &[&str], found: &mut Vec<PathBuf>) -> Result<()
         walk(directory, rest, found)?;
     }
     for path in entries(directory)? {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
         if name.starts_with('.') || !matches(part.as_bytes(), name.as_bytes()) {
             continue;
         }
@@ -53,7 +62,11 @@ fn walk(directory: &Path, parts: &[&str], found: &mut Vec<PathBuf>) -> Result<()
 }
 
 fn entries(directory: &Path) -> Result<Vec<PathBuf>> {
-    let shown = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+    let shown = if directory.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        directory
+    };
     if !shown.is_dir() {
         return Ok(Vec::new());
     }
@@ -91,12 +104,17 @@ mod tests {
         }
         let names = |pattern: &str| -> Vec<String> {
             let all = expand(&format!("{}/{pattern}", dir.path().display())).unwrap();
-            let below = all.iter().map(|path| path.strip_prefix(dir.path()).unwrap());
+            let below = all
+                .iter()
+                .map(|path| path.strip_prefix(dir.path()).unwrap());
             below.map(|path| path.display().to_string()).collect()
         };
         assert_eq!(names("*.csv"), ["a.csv", "b.csv"]);
         assert_eq!(names("?.json"), ["c.json"]);
-        assert_eq!(names("**/*.csv"), ["a.csv", "b.csv", "d/e/y.csv", "d/x.csv"]);
+        assert_eq!(
+            names("**/*.csv"),
+            ["a.csv", "b.csv", "d/e/y.csv", "d/x.csv"]
+        );
         assert_eq!(names("d/*.csv"), ["d/x.csv"]);
     }
 }

@@ -31,7 +31,11 @@ impl Lake {
         let root = std::path::absolute(directory.join(LAKE_DIRECTORY))
             .map_err(|e| Error::io(directory.display(), e))?;
         let store = LocalStore::new(root.clone()).with_hook(hook);
-        Ok(Self { root, shared: Arc::new(store.clone()), store })
+        Ok(Self {
+            root,
+            shared: Arc::new(store.clone()),
+            store,
+        })
     }
 
     /// The directory of the tables.
@@ -52,7 +56,9 @@ impl Lake {
         };
         let path = self.path_of(location)?;
         let below = match path.is_absolute() {
-            true => path.strip_prefix(&self.root).map_err(|_| refused("lies outside the lake"))?,
+            true => path
+                .strip_prefix(&self.root)
+                .map_err(|_| refused("lies outside the lake"))?,
             false => path.as_path(),
         };
         let mut parts = Vec::new();
@@ -60,7 +66,7 @@ impl Lake {
             match component {
                 Component::Normal(name) => {
                     let name = name.to_str().ok_or_else(|| refused("is no text"))?;
-                    parts.push(check_part(name).map_err(|why| refused(why))?);
+                    parts.push(check_part(name).map_err(&refused)?);
                 }
                 Component::CurDir => {}
                 _ => return Err(refused("leaves the lake")),
@@ -120,7 +126,10 @@ fn check_part(name: &str) -> std::result::Result<&str, &'static str> {
     if name.starts_with('.') {
         return Err("holds a hidden directory");
     }
-    if name.chars().any(|c| c.is_control() || "\\:*?\"<>|#{}^[]`~".contains(c)) {
+    if name
+        .chars()
+        .any(|c| c.is_control() || "\\:*?\"<>|#{}^[]`~".contains(c))
+    {
         return Err("holds a character that not every store takes");
     }
     Ok(name)
@@ -130,7 +139,11 @@ impl Stores for Lake {
     fn open(&self, location: &str) -> Result<TableRoot> {
         let confined = self.confine(location)?;
         let path = StorePath::parse(&confined).map_err(|e| {
-            Error::new(Code::InvalidLocation, format!("location {location}: is no path")).with_source(e)
+            Error::new(
+                Code::InvalidLocation,
+                format!("location {location}: is no path"),
+            )
+            .with_source(e)
         })?;
         Ok(TableRoot::new(Arc::clone(&self.shared) as _, path))
     }
@@ -158,12 +171,29 @@ mod tests {
             assert!(lake.confine(good).is_ok(), "{good}");
         }
         let outside = [
-            "..", "a/../../b", "/etc", "%2e%2e/b", "a/%2E", "", ".", "link/x", "file:///etc",
-            "file://%2e%2e", ".hidden", "a\\..\\b",
+            "..",
+            "a/../../b",
+            "/etc",
+            "%2e%2e/b",
+            "a/%2E",
+            "",
+            ".",
+            "link/x",
+            "file:///etc",
+            "file://%2e%2e",
+            ".hidden",
+            "a\\..\\b",
         ];
         for bad in outside {
-            assert_eq!(lake.confine(bad).unwrap_err().code(), Code::InvalidLocation, "{bad}");
+            assert_eq!(
+                lake.confine(bad).unwrap_err().code(),
+                Code::InvalidLocation,
+                "{bad}"
+            );
         }
-        assert_eq!(lake.confine("s3://bucket/a").unwrap_err().code(), Code::Unsupported);
+        assert_eq!(
+            lake.confine("s3://bucket/a").unwrap_err().code(),
+            Code::Unsupported
+        );
     }
 }

@@ -15,6 +15,9 @@ mod lake;
 mod reader;
 mod source;
 
+#[cfg(test)]
+mod tests;
+
 pub use apply::ApplyOptions;
 pub use description::{HistoryLine, TableDescription, TableListing};
 pub use embedded::{Embedded, OpenOptions};

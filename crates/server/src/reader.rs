@@ -27,11 +27,17 @@ impl Reader {
     pub fn open(directory: &Path) -> Result<Self> {
         let catalog = Catalog::read(&directory.join(RAFT_DIRECTORY))?;
         let tables = catalog.map(|catalog| catalog.tables).unwrap_or_default();
-        Ok(Self { lake: Lake::new(directory, None)?, tables })
+        Ok(Self {
+            lake: Lake::new(directory, None)?,
+            tables,
+        })
     }
 
     pub(crate) fn new(lake: Lake, catalog: Catalog) -> Self {
-        Self { lake, tables: catalog.tables }
+        Self {
+            lake,
+            tables: catalog.tables,
+        }
     }
 
     /// The tables in name order.
@@ -89,7 +95,11 @@ impl Reader {
     ///
     /// # Errors
     /// `TABLE_NOT_FOUND`, or what the log says.
-    pub async fn snapshot(&self, name: &str, version: Option<TableVersion>) -> Result<TableSnapshot> {
+    pub async fn snapshot(
+        &self,
+        name: &str,
+        version: Option<TableVersion>,
+    ) -> Result<TableSnapshot> {
         let snapshot = self.log(name)?.snapshot(version).await;
         snapshot.map_err(|e| e.context(format!("table {name}")))
     }
@@ -103,8 +113,9 @@ impl Reader {
     }
 
     fn table(&self, name: &str) -> Result<&CatalogTable> {
-        self.tables.iter().find(|table| table.name == name).ok_or_else(|| {
-            Error::new(Code::TableNotFound, format!("table {name}: does not exist"))
-        })
+        self.tables
+            .iter()
+            .find(|table| table.name == name)
+            .ok_or_else(|| Error::new(Code::TableNotFound, format!("table {name}: does not exist")))
     }
 }

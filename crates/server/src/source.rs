@@ -30,7 +30,11 @@ impl SourceArgument {
     /// The source that a word of the command line names.
     #[must_use]
     pub fn parse(text: &str) -> Self {
-        if text == STDIN_NAME { Self::Stdin } else { Self::Path(text.to_owned()) }
+        if text == STDIN_NAME {
+            Self::Stdin
+        } else {
+            Self::Path(text.to_owned())
+        }
     }
 }
 
@@ -56,18 +60,28 @@ impl SourceSet {
         format: Option<FileFormat>,
         spool: &Path,
     ) -> Result<Self> {
-        let mut set = Self { files: Vec::new(), spooled: Vec::new() };
+        let mut set = Self {
+            files: Vec::new(),
+            spooled: Vec::new(),
+        };
         for argument in arguments {
             let found = match argument {
                 SourceArgument::Stdin => vec![(STDIN_NAME.to_owned(), set.spool_stdin(spool)?)],
                 SourceArgument::Path(text) => expand(text)?,
             };
             for (name, path) in found {
-                set.files.push(SourceFile { name, input: SourceInput::Path(path), format });
+                set.files.push(SourceFile {
+                    name,
+                    input: SourceInput::Path(path),
+                    format,
+                });
             }
         }
         if set.files.is_empty() {
-            return Err(Error::new(Code::InvalidArgument, "the sources hold no file"));
+            return Err(Error::new(
+                Code::InvalidArgument,
+                "the sources hold no file",
+            ));
         }
         Ok(set)
     }
@@ -96,7 +110,11 @@ impl SourceSet {
 
     fn spool_stdin(&mut self, spool: &Path) -> Result<PathBuf> {
         fs::create_dir_all(spool).map_err(|e| Error::io(spool.display(), e))?;
-        let path = spool.join(format!("stdin-{}-{}", std::process::id(), self.spooled.len()));
+        let path = spool.join(format!(
+            "stdin-{}-{}",
+            std::process::id(),
+            self.spooled.len()
+        ));
         let mut file = File::create(&path).map_err(|e| Error::io(path.display(), e))?;
         self.spooled.push(path.clone());
         io::copy(&mut io::stdin().lock(), &mut file).map_err(|e| Error::io("standard input", e))?;
@@ -133,7 +151,10 @@ fn expand(text: &str) -> Result<Vec<(String, PathBuf)>> {
         Err(_) if glob::is_pattern(text) => {
             let files = glob::expand(text)?;
             if files.is_empty() {
-                return Err(Error::new(Code::NotFound, format!("source {text}: names no file")));
+                return Err(Error::new(
+                    Code::NotFound,
+                    format!("source {text}: names no file"),
+                ));
             }
             return Ok(files.into_iter().map(|path| (base(&path), path)).collect());
         }
@@ -146,7 +167,10 @@ fn expand(text: &str) -> Result<Vec<(String, PathBuf)>> {
     files_below(path, "", &mut files)?;
     files.sort();
     if files.is_empty() {
-        return Err(Error::new(Code::NotFound, format!("source {text}: the directory holds no file")));
+        return Err(Error::new(
+            Code::NotFound,
+            format!("source {text}: the directory holds no file"),
+        ));
     }
     Ok(files)
 }

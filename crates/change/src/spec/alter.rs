@@ -42,23 +42,53 @@ fn check_fixed(old: &TableSpec, new: &TableSpec) -> Result<()> {
         ("name", old.name != new.name),
         ("location", moved),
         ("keys", old.keys != new.keys),
-        ("sequence_by", names_of(old) != names_of(new) || is_list(old) != is_list(new)),
-        ("apply_as_deletes", old.apply_as_deletes != new.apply_as_deletes),
-        ("apply_as_truncates", old.apply_as_truncates != new.apply_as_truncates),
-        ("except_column_list", old.except_column_list != new.except_column_list),
-        ("stored_as_scd_type", old.stored_as_scd_type != new.stored_as_scd_type),
-        ("track_history_column_list", old.track_history_column_list != new.track_history_column_list),
+        (
+            "sequence_by",
+            names_of(old) != names_of(new) || is_list(old) != is_list(new),
+        ),
+        (
+            "apply_as_deletes",
+            old.apply_as_deletes != new.apply_as_deletes,
+        ),
+        (
+            "apply_as_truncates",
+            old.apply_as_truncates != new.apply_as_truncates,
+        ),
+        (
+            "except_column_list",
+            old.except_column_list != new.except_column_list,
+        ),
+        (
+            "stored_as_scd_type",
+            old.stored_as_scd_type != new.stored_as_scd_type,
+        ),
+        (
+            "track_history_column_list",
+            old.track_history_column_list != new.track_history_column_list,
+        ),
         (
             "track_history_except_column_list",
             old.track_history_except_column_list != new.track_history_except_column_list,
         ),
-        ("ignore_null_updates", old.ignore_null_updates != new.ignore_null_updates),
-        ("columns_to_update", old.columns_to_update != new.columns_to_update),
+        (
+            "ignore_null_updates",
+            old.ignore_null_updates != new.ignore_null_updates,
+        ),
+        (
+            "columns_to_update",
+            old.columns_to_update != new.columns_to_update,
+        ),
         ("absent_fields", old.absent_fields != new.absent_fields),
         ("delete_mode", old.delete_mode != new.delete_mode),
         ("mode", old.mode != new.mode),
-        ("snapshot_version_type", old.snapshot_version_type != new.snapshot_version_type),
-        ("history_columns", old.history_columns != new.history_columns),
+        (
+            "snapshot_version_type",
+            old.snapshot_version_type != new.snapshot_version_type,
+        ),
+        (
+            "history_columns",
+            old.history_columns != new.history_columns,
+        ),
         ("partition_by", old.partition_by != new.partition_by),
         ("event_time", old.event_time != new.event_time),
     ];
@@ -91,7 +121,10 @@ fn check_column_lists(old: &TableSpec, new: &TableSpec) -> Result<()> {
         (None, None) => Ok(()),
         (Some(before), Some(after)) => match before.iter().find(|name| !after.contains(name)) {
             None => Ok(()),
-            Some(name) => Err(refused(old, &format!("column_list cannot lose column {name}"))),
+            Some(name) => Err(refused(
+                old,
+                &format!("column_list cannot lose column {name}"),
+            )),
         },
         _ => Err(refused(old, "column_list can only gain columns")),
     }
@@ -105,16 +138,26 @@ fn merge_columns(stored: &ResolvedSpec, new: &TableSpec) -> Result<(Vec<Resolved
     let declared = new.schema.as_deref().unwrap_or_default();
     check_none_lost(stored, declared)?;
     for column in declared {
-        match columns.iter_mut().find(|known| known.column.name == column.name) {
+        match columns
+            .iter_mut()
+            .find(|known| known.column.name == column.name)
+        {
             Some(known) => changed |= change_column(&stored.spec, &mut known.column, column)?,
             None => {
-                let names_other_case =
-                    columns.iter().any(|known| known.column.name.eq_ignore_ascii_case(&column.name));
+                let names_other_case = columns
+                    .iter()
+                    .any(|known| known.column.name.eq_ignore_ascii_case(&column.name));
                 if names_other_case {
-                    let what = format!("column {} differs from one of the table only by case", column.name);
+                    let what = format!(
+                        "column {} differs from one of the table only by case",
+                        column.name
+                    );
                     return Err(refused(&stored.spec, &what));
                 }
-                columns.push(ResolvedColumn { column: column.clone(), since: next });
+                columns.push(ResolvedColumn {
+                    column: column.clone(),
+                    since: next,
+                });
                 changed = true;
             }
         }
@@ -134,9 +177,15 @@ fn merge_columns(stored: &ResolvedSpec, new: &TableSpec) -> Result<(Vec<Resolved
 
 fn check_none_lost(stored: &ResolvedSpec, declared: &[ColumnSpec]) -> Result<()> {
     let before = stored.spec.schema.as_deref().unwrap_or_default();
-    match before.iter().find(|old| !declared.iter().any(|new| new.name == old.name)) {
+    match before
+        .iter()
+        .find(|old| !declared.iter().any(|new| new.name == old.name))
+    {
         None => Ok(()),
-        Some(lost) => Err(refused(&stored.spec, &format!("schema cannot lose column {}", lost.name))),
+        Some(lost) => Err(refused(
+            &stored.spec,
+            &format!("schema cannot lose column {}", lost.name),
+        )),
     }
 }
 
@@ -149,7 +198,10 @@ fn change_column(spec: &TableSpec, known: &mut ColumnSpec, new: &ColumnSpec) -> 
     }
     let named = |names: &[String]| names.contains(&new.name);
     if named(&spec.keys) || names_of(spec).is_some_and(named) || named(&spec.partition_by) {
-        let what = format!("column {} is a key, sequence or partition column, its type cannot change", new.name);
+        let what = format!(
+            "column {} is a key, sequence or partition column, its type cannot change",
+            new.name
+        );
         return Err(refused(spec, &what));
     }
     if !types::widens_to(&from, &to) {
@@ -177,37 +229,65 @@ mod tests {
     const PRICE: &str = "  - {name: price, type: integer}\n";
 
     fn altered(extra: &str, columns: &str) -> Result<ResolvedSpec> {
-        alter(&ResolvedSpec::declared(spec("", PRICE)), spec(extra, columns))
+        alter(
+            &ResolvedSpec::declared(spec("", PRICE)),
+            spec(extra, columns),
+        )
     }
 
     #[test]
     fn columns_are_added_behind_the_known_ones() {
-        let resolved = altered("", "  - {name: note, type: string}\n  - {name: price, type: integer}\n").unwrap();
-        let names: Vec<_> = resolved.columns.iter().map(|c| (c.column.name.as_str(), c.since)).collect();
+        let resolved = altered(
+            "",
+            "  - {name: note, type: string}\n  - {name: price, type: integer}\n",
+        )
+        .unwrap();
+        let names: Vec<_> = resolved
+            .columns
+            .iter()
+            .map(|c| (c.column.name.as_str(), c.since))
+            .collect();
         assert_eq!(names, [("id", 0), ("seq", 0), ("price", 0), ("note", 1)]);
         assert_eq!(resolved.schema_number, 1);
     }
 
     #[test]
     fn types_widen_and_never_narrow() {
-        assert_eq!(altered("", "  - {name: price, type: long}\n").unwrap().schema_number, 1);
+        assert_eq!(
+            altered("", "  - {name: price, type: long}\n")
+                .unwrap()
+                .schema_number,
+            1
+        );
         let error = altered("", "  - {name: price, type: short}\n").unwrap_err();
         assert_eq!(error.code(), Code::InvalidAlter);
     }
 
     #[test]
     fn what_gives_rows_their_meaning_is_fixed() {
-        for extra in ["delete_mode: soft", "ignore_null_updates: true", "apply_as_deletes: \"price = 1\""] {
-            assert_eq!(altered(extra, PRICE).unwrap_err().code(), Code::InvalidAlter, "{extra}");
+        for extra in [
+            "delete_mode: soft",
+            "ignore_null_updates: true",
+            "apply_as_deletes: \"price = 1\"",
+        ] {
+            assert_eq!(
+                altered(extra, PRICE).unwrap_err().code(),
+                Code::InvalidAlter,
+                "{extra}"
+            );
         }
         assert_eq!(altered("", "").unwrap_err().code(), Code::InvalidAlter);
     }
 
     #[test]
     fn policies_change_and_buckets_double() {
-        let extra = "on_invalid: quarantine\ntombstone_retention: 7d\nchange_data_feed: true\nbuckets: 32";
+        let extra =
+            "on_invalid: quarantine\ntombstone_retention: 7d\nchange_data_feed: true\nbuckets: 32";
         let resolved = altered(extra, PRICE).unwrap();
         assert_eq!(resolved.schema_number, 0);
-        assert_eq!(altered("buckets: 8", PRICE).unwrap_err().code(), Code::InvalidAlter);
+        assert_eq!(
+            altered("buckets: 8", PRICE).unwrap_err().code(),
+            Code::InvalidAlter
+        );
     }
 }

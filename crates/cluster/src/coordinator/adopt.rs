@@ -50,7 +50,10 @@ fn progress_of(snapshot: &TableSnapshot, name: &str, location: &str) -> Result<A
         .filter_map(|(app, txn)| Some((app.strip_prefix(&prefix)?.to_owned(), txn.version)))
         .collect();
     let head_time_ms = snapshot.in_commit_timestamp_ms.ok_or_else(|| {
-        Error::corrupt(format!("location {location}: version {} has no time", snapshot.version))
+        Error::corrupt(format!(
+            "location {location}: version {} has no time",
+            snapshot.version
+        ))
     })?;
     Ok(Adopt {
         table: id,
@@ -67,11 +70,17 @@ fn progress_of(snapshot: &TableSnapshot, name: &str, location: &str) -> Result<A
 }
 
 fn watermark_of(snapshot: &TableSnapshot) -> Result<Watermark> {
-    let Some(text) = snapshot.domains.get(PROGRESS_DOMAIN) else { return Ok(Watermark::default()) };
-    let progress: Value = serde_json::from_str(text)
-        .map_err(|e| Error::corrupt(format!("domain {PROGRESS_DOMAIN} cannot be read")).with_source(e))?;
+    let Some(text) = snapshot.domains.get(PROGRESS_DOMAIN) else {
+        return Ok(Watermark::default());
+    };
+    let progress: Value = serde_json::from_str(text).map_err(|e| {
+        Error::corrupt(format!("domain {PROGRESS_DOMAIN} cannot be read")).with_source(e)
+    })?;
     Ok(match progress.get("watermark") {
         None | Some(Value::Null) => Watermark::default(),
-        Some(value) => Watermark { json: value.to_string(), order: Vec::new() },
+        Some(value) => Watermark {
+            json: value.to_string(),
+            order: Vec::new(),
+        },
     })
 }

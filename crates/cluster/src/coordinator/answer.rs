@@ -38,7 +38,11 @@ pub(super) fn put(info: &mut CommitInfo, own: Value) {
 
 /// Moves the result in a `commitInfo` to another version.
 pub(super) fn move_result(info: &mut CommitInfo, version: TableVersion) {
-    if let Some(result) = info.other.get_mut(OWN_FIELD).and_then(|own| own.get_mut("result")) {
+    if let Some(result) = info
+        .other
+        .get_mut(OWN_FIELD)
+        .and_then(|own| own.get_mut("result"))
+    {
         result["version"] = json!(version);
     }
 }
@@ -72,7 +76,10 @@ pub fn result_of(info: &CommitInfo) -> Option<BatchResult> {
 #[must_use]
 pub fn files_of(info: &CommitInfo) -> Option<(u64, u64)> {
     let own = info.other.get(OWN_FIELD)?;
-    Some((own.get("files_added")?.as_u64()?, own.get("files_removed")?.as_u64()?))
+    Some((
+        own.get("files_added")?.as_u64()?,
+        own.get("files_removed")?.as_u64()?,
+    ))
 }
 
 /// The answer to a batch that is in a version: as its commit holds it, or id and version alone.
@@ -83,7 +90,10 @@ pub(super) async fn stored_answer(
     version: TableVersion,
 ) -> tidegate_change::Result<BatchResult> {
     let commit = log.read_commit_if_there(version).await?;
-    let stored = commit.as_ref().and_then(|commit| commit.info()).and_then(|info| result_in(info, id));
+    let stored = commit
+        .as_ref()
+        .and_then(|commit| commit.info())
+        .and_then(|info| result_in(info, id));
     Ok(stored.unwrap_or_else(|| BatchResult {
         table: table.to_owned(),
         batch_id: id.clone(),

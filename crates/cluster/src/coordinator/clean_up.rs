@@ -27,17 +27,25 @@ impl Coordinator {
         let closed = table.uncollected.clone();
         let log = self.log(&table)?;
         let root = log.root();
-        let keys = self.files_of(root.store().as_ref(), root.path(), &closed).await?;
+        let keys = self
+            .files_of(root.store().as_ref(), root.path(), &closed)
+            .await?;
         for key in &keys {
             match root.store().delete(key).await {
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
                 Err(e) => {
-                    return Err(Error::new(Code::Io, format!("{key}: cannot be deleted")).with_source(e));
+                    return Err(
+                        Error::new(Code::Io, format!("{key}: cannot be deleted")).with_source(e)
+                    );
                 }
             }
         }
         let attempts = closed.into_iter().collect();
-        self.propose(Entry::Collected(Collected { table: id.clone(), attempts })).await?;
+        self.propose(Entry::Collected(Collected {
+            table: id.clone(),
+            attempts,
+        }))
+        .await?;
         Ok(keys.len() as u64)
     }
 
@@ -50,8 +58,10 @@ impl Coordinator {
     ) -> Result<Vec<Path>> {
         let writer = self.parts.consensus.writer();
         let closed = |key: &Path| {
-            names::attempt_of(key.as_ref())
-                .is_some_and(|attempt| attempt.writer == writer && attempts.contains(&attempt.index))
+            let below = key.as_ref().strip_prefix(root.as_ref()).unwrap_or_default();
+            names::attempt_of(below.trim_start_matches('/')).is_some_and(|attempt| {
+                attempt.writer == writer && attempts.contains(&attempt.index)
+            })
         };
         let listed: Vec<_> = store
             .list(Some(root))
@@ -60,7 +70,9 @@ impl Coordinator {
             })
             .try_collect()
             .await
-            .map_err(|e| Error::new(Code::Io, format!("{root}: cannot be listed")).with_source(e))?;
+            .map_err(|e| {
+                Error::new(Code::Io, format!("{root}: cannot be listed")).with_source(e)
+            })?;
         Ok(listed)
     }
 }

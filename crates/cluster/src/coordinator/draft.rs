@@ -42,7 +42,10 @@ pub(super) struct CommitDraft {
 impl CommitDraft {
     fn of(actions: &[Action]) -> Result<Self> {
         let bytes = to_bytes(actions)?;
-        Ok(Self { digest: Digest::of(&bytes), bytes })
+        Ok(Self {
+            digest: Digest::of(&bytes),
+            bytes,
+        })
     }
 }
 
@@ -71,7 +74,11 @@ impl Draft<'_> {
         actions.extend(marks::mark_actions(self.table, &new)?);
         if self.batches.iter().any(|batch| batch.sequence.is_some()) {
             let mut producers = self.table.producers.clone();
-            for sequence in self.batches.iter().filter_map(|batch| batch.sequence.as_ref()) {
+            for sequence in self
+                .batches
+                .iter()
+                .filter_map(|batch| batch.sequence.as_ref())
+            {
                 let mark = ProducerMark {
                     producer_epoch: sequence.producer_epoch,
                     number: sequence.number,
@@ -85,8 +92,16 @@ impl Draft<'_> {
     }
 
     fn commit_info(&self) -> CommitInfo {
-        let added = self.actions.iter().filter(|action| matches!(action, Action::Add(_))).count();
-        let removed = self.actions.iter().filter(|action| matches!(action, Action::Remove(_))).count();
+        let added = self
+            .actions
+            .iter()
+            .filter(|action| matches!(action, Action::Add(_)))
+            .count();
+        let removed = self
+            .actions
+            .iter()
+            .filter(|action| matches!(action, Action::Remove(_)))
+            .count();
         let mut info = CommitInfo {
             in_commit_timestamp: Some(self.time_ms),
             timestamp: Some(self.time_ms),
@@ -106,16 +121,21 @@ impl Draft<'_> {
                 ("numTargetFilesRemoved", removed as u64),
                 ("numOutputBytes", counters.bytes_written),
             ];
-            info.operation_metrics =
-                metrics.into_iter().map(|(name, count)| (name.to_owned(), count.to_string())).collect();
+            info.operation_metrics = metrics
+                .into_iter()
+                .map(|(name, count)| (name.to_owned(), count.to_string()))
+                .collect();
             let ids: Vec<_> = self.batches.iter().map(|batch| &batch.id).collect();
-            info.operation_parameters.insert("batches".into(), json!(ids).to_string());
+            info.operation_parameters
+                .insert("batches".into(), json!(ids).to_string());
         }
         if let Some(head) = self.table.head {
             info.other.insert("readVersion".into(), json!(head));
         }
-        info.other.insert("isolationLevel".into(), Value::from("Serializable"));
-        info.other.insert("isBlindAppend".into(), Value::from(false));
+        info.other
+            .insert("isolationLevel".into(), Value::from("Serializable"));
+        info.other
+            .insert("isBlindAppend".into(), Value::from(false));
         let own = answer::own_field(self.kind, self.batches, self.result, (added, removed));
         answer::put(&mut info, own);
         info
@@ -156,7 +176,8 @@ pub(super) fn fence(attempt: AttemptId, time_ms: i64) -> Result<CommitDraft> {
         engine_info: Some(ENGINE_INFO.to_owned()),
         ..CommitInfo::default()
     };
-    info.operation_parameters.insert("attempt".into(), attempt.to_string());
+    info.operation_parameters
+        .insert("attempt".into(), attempt.to_string());
     CommitDraft::of(&[Action::CommitInfo(info)])
 }
 

@@ -2,8 +2,8 @@
 
 use object_store::ObjectStoreExt;
 use tidegate_change::{Code, Error, Result, TableVersion};
-use tidegate_delta::log::{CommitOrigin, classify};
 use tidegate_delta::DeltaLog;
+use tidegate_delta::log::{CommitOrigin, classify};
 
 use super::Coordinator;
 use super::draft::time_of;
@@ -68,10 +68,16 @@ impl Coordinator {
         if let Ok(now) = &now
             && (now.head != table.head || now.pending.is_some())
         {
-            return Error::new(Code::CommitConflict, format!("table {}: the head moved", table.name));
+            return Error::new(
+                Code::CommitConflict,
+                format!("table {}: the head moved", table.name),
+            );
         }
         let reason = format!("{code}: {why}");
-        let entry = Quarantine { table: id.clone(), reason };
+        let entry = Quarantine {
+            table: id.clone(),
+            reason,
+        };
         if let Err(error) = self.propose(Entry::Quarantine(entry)).await {
             return error;
         }

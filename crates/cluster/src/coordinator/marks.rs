@@ -50,9 +50,15 @@ pub(super) fn mark_actions(table: &TableState, new: &[BatchMark]) -> Result<Vec<
             let marks = all
                 .iter()
                 .filter(|(n, _)| n % DOMAINS == domain && *n >= keep_from)
-                .map(|(n, mark)| NumberedMark { n: *n, mark: (*mark).clone() })
+                .map(|(n, mark)| NumberedMark {
+                    n: *n,
+                    mark: (*mark).clone(),
+                })
                 .collect();
-            set(&format!("{BATCHES_PREFIX}{domain}"), &BatchesDomain { marks })
+            set(
+                &format!("{BATCHES_PREFIX}{domain}"),
+                &BatchesDomain { marks },
+            )
         })
         .collect()
 }
@@ -71,7 +77,10 @@ pub(super) fn read_marks(snapshot: &TableSnapshot) -> Result<(u64, Vec<BatchMark
     }
     numbered.sort_by_key(|numbered| numbered.n);
     let count = numbered.last().map_or(0, |newest| newest.n + 1);
-    Ok((count, numbered.into_iter().map(|numbered| numbered.mark).collect()))
+    Ok((
+        count,
+        numbered.into_iter().map(|numbered| numbered.mark).collect(),
+    ))
 }
 
 /// The producers, as the log has them.
@@ -80,12 +89,21 @@ pub(super) fn read_producers(snapshot: &TableSnapshot) -> Result<BTreeMap<String
 }
 
 /// Moves the marks that a staged commit holds of itself to another version.
-pub(super) fn move_marks(domain: &mut DomainMetadata, from: u64, to: u64, time_ms: i64) -> Result<()> {
+pub(super) fn move_marks(
+    domain: &mut DomainMetadata,
+    from: u64,
+    to: u64,
+    time_ms: i64,
+) -> Result<()> {
     if !domain.domain.starts_with(BATCHES_PREFIX) {
         return Ok(());
     }
     let mut stored: BatchesDomain = parse(&domain.domain, &domain.configuration)?;
-    for numbered in stored.marks.iter_mut().filter(|numbered| numbered.mark.version.0 == from) {
+    for numbered in stored
+        .marks
+        .iter_mut()
+        .filter(|numbered| numbered.mark.version.0 == from)
+    {
         numbered.mark.version.0 = to;
         numbered.mark.time_ms = time_ms;
     }
@@ -94,7 +112,10 @@ pub(super) fn move_marks(domain: &mut DomainMetadata, from: u64, to: u64, time_m
 }
 
 fn set<T: Serialize>(domain: &str, value: &T) -> Result<Action> {
-    Ok(Action::Domain(DomainMetadata::set(domain, text(domain, value)?)))
+    Ok(Action::Domain(DomainMetadata::set(
+        domain,
+        text(domain, value)?,
+    )))
 }
 
 fn text<T: Serialize>(domain: &str, value: &T) -> Result<String> {
@@ -102,8 +123,14 @@ fn text<T: Serialize>(domain: &str, value: &T) -> Result<String> {
         .map_err(|e| Error::internal(format!("domain {domain} cannot be written")).with_source(e))
 }
 
-fn get<T: Default + serde::de::DeserializeOwned>(snapshot: &TableSnapshot, domain: &str) -> Result<T> {
-    snapshot.domains.get(domain).map_or_else(|| Ok(T::default()), |text| parse(domain, text))
+fn get<T: Default + serde::de::DeserializeOwned>(
+    snapshot: &TableSnapshot,
+    domain: &str,
+) -> Result<T> {
+    snapshot
+        .domains
+        .get(domain)
+        .map_or_else(|| Ok(T::default()), |text| parse(domain, text))
 }
 
 fn parse<T: serde::de::DeserializeOwned>(domain: &str, text: &str) -> Result<T> {

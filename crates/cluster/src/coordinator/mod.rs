@@ -66,7 +66,9 @@ pub struct CoordinatorOptions {
 
 impl Default for CoordinatorOptions {
     fn default() -> Self {
-        Self { inline_bytes_max: INLINE_COMMIT_BYTES_MAX }
+        Self {
+            inline_bytes_max: INLINE_COMMIT_BYTES_MAX,
+        }
     }
 }
 
@@ -86,13 +88,25 @@ impl Coordinator {
     /// # Errors
     /// When the log cannot be written.
     pub async fn start(parts: CoordinatorParts, options: CoordinatorOptions) -> Result<Self> {
-        let grant = Grant { node: parts.node, role: Role::Coordinator };
+        let grant = Grant {
+            node: parts.node,
+            role: Role::Coordinator,
+        };
         let applied = parts.consensus.propose(Entry::Grant(grant)).await?;
         let Outcome::Granted(epoch) = applied.outcome else {
-            return Err(Error::new(Code::ResourceExhausted, "the log grants no more nodes"));
+            return Err(Error::new(
+                Code::ResourceExhausted,
+                "the log grants no more nodes",
+            ));
         };
         let snapshots = snapshots::SnapshotCache::default();
-        Ok(Self { parts, options, epoch, snapshots, locks: Mutex::default() })
+        Ok(Self {
+            parts,
+            options,
+            epoch,
+            snapshots,
+            locks: Mutex::default(),
+        })
     }
 
     /// The replicated state.
@@ -126,7 +140,10 @@ impl Coordinator {
     }
 
     fn attempt_id(&self, index: u64) -> AttemptId {
-        AttemptId { writer: self.parts.consensus.writer(), index }
+        AttemptId {
+            writer: self.parts.consensus.writer(),
+            index,
+        }
     }
 
     fn lock_of(&self, id: &TableId) -> Arc<tokio::sync::Mutex<()>> {

@@ -30,13 +30,23 @@ impl Coordinator {
     pub async fn resolve(&self, id: &TableId) -> Result<()> {
         for _ in 0..STEPS_MAX {
             let table = self.table(id).await?;
-            let Some(pending) = &table.pending else { return Ok(()) };
+            let Some(pending) = &table.pending else {
+                return Ok(());
+            };
             self.resolve_step(id, &table, pending).await?;
         }
-        Err(Error::new(Code::CommitConflict, "a prepared commit does not come to rest"))
+        Err(Error::new(
+            Code::CommitConflict,
+            "a prepared commit does not come to rest",
+        ))
     }
 
-    async fn resolve_step(&self, id: &TableId, table: &TableState, pending: &Pending) -> Result<()> {
+    async fn resolve_step(
+        &self,
+        id: &TableId,
+        table: &TableState,
+        pending: &Pending,
+    ) -> Result<()> {
         let log = self.log(table)?;
         let ours = self.prepared_bytes(&log, pending).await?;
         let to_write = match &ours {
@@ -48,10 +58,15 @@ impl Coordinator {
             return self.finalize(id, table, pending, &log).await;
         }
         let actions = parse_commit(&names::commit(pending.version), &slot)?;
-        let commit = TableCommit { version: pending.version, bytes: slot, actions };
+        let commit = TableCommit {
+            version: pending.version,
+            bytes: slot,
+            actions,
+        };
         match (ours, classify(&commit)) {
             (Some(ours), CommitOrigin::Harmless) => {
-                self.rebase(id, table, pending, (&log, &ours, &commit)).await
+                self.rebase(id, table, pending, (&log, &ours, &commit))
+                    .await
             }
             _ => self.abort_prepared(id, pending, &commit).await,
         }
@@ -63,7 +78,9 @@ impl Coordinator {
         let bytes = match &pending.bytes {
             CommitBytes::Inline(text) => Some(Bytes::copy_from_slice(text.as_bytes())),
             CommitBytes::Staged => {
-                log.root().read_if_there(&names::staged_commit(attempt, pending.version)).await?
+                log.root()
+                    .read_if_there(&names::staged_commit(attempt, pending.version))
+                    .await?
             }
         };
         let Some(bytes) = bytes.filter(|bytes| Digest::of(bytes) == pending.commit_digest) else {
@@ -94,7 +111,11 @@ impl Coordinator {
         {
             tracing::warn!(table = table.name, %error, "a staged commit was not removed");
         }
-        let entry = Finalize { table: id.clone(), version: pending.version, attempt };
+        let entry = Finalize {
+            table: id.clone(),
+            version: pending.version,
+            attempt,
+        };
         // A refusal means that somebody else was first with the same decision.
         self.propose(Entry::Finalize(entry)).await?;
         Ok(())
@@ -126,10 +147,21 @@ impl Coordinator {
         Ok(())
     }
 
-    async fn abort_prepared(&self, id: &TableId, pending: &Pending, seen: &TableCommit) -> Result<()> {
-        let evidence = SlotEvidence { version: pending.version, digest: seen.digest() };
-        let entry =
-            Abort { table: id.clone(), attempt: pending.opened.index, evidence: Some(evidence) };
+    async fn abort_prepared(
+        &self,
+        id: &TableId,
+        pending: &Pending,
+        seen: &TableCommit,
+    ) -> Result<()> {
+        let evidence = SlotEvidence {
+            version: pending.version,
+            digest: seen.digest(),
+        };
+        let entry = Abort {
+            table: id.clone(),
+            attempt: pending.opened.index,
+            evidence: Some(evidence),
+        };
         self.propose(Entry::Abort(entry)).await?;
         Ok(())
     }
@@ -157,15 +189,24 @@ impl Coordinator {
 async fn remove_staged(log: &DeltaLog, attempt: AttemptId) -> Result<()> {
     let root = log.root();
     let staged = names::staged_commit(attempt, TableVersion(0));
-    let directory = staged.rsplit_once('/').map_or(staged.as_str(), |(directory, _)| directory);
+    let directory = staged
+        .rsplit_once('/')
+        .map_or(staged.as_str(), |(directory, _)| directory);
     let directory = root.location(directory)?;
     let failed = |e: object_store::Error| {
         Error::new(Code::Io, format!("{directory}: cannot be cleared")).with_source(e)
     };
-    let listed: Vec<_> =
-        root.store().list(Some(&directory)).try_collect().await.map_err(failed)?;
+    let listed: Vec<_> = root
+        .store()
+        .list(Some(&directory))
+        .try_collect()
+        .await
+        .map_err(failed)?;
     for object in listed {
-        root.store().delete(&object.location).await.map_err(failed)?;
+        root.store()
+            .delete(&object.location)
+            .await
+            .map_err(failed)?;
     }
     Ok(())
 }
@@ -185,6 +226,9 @@ async fn write_slot(log: &DeltaLog, version: TableVersion, bytes: &Bytes) -> Res
         }
     }
     Err(last.unwrap_or_else(|| {
-        Error::new(Code::Io, format!("version {version}: the store creates no commit and shows none"))
+        Error::new(
+            Code::Io,
+            format!("version {version}: the store creates no commit and shows none"),
+        )
     }))
 }

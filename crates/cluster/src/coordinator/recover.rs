@@ -3,9 +3,7 @@
 use tidegate_change::Result;
 
 use super::Coordinator;
-use crate::metadata::{
-    Abort, DropStage, DropTable, Entry, TableId, TableState, TableStatus,
-};
+use crate::metadata::{Abort, DropStage, DropTable, Entry, TableId, TableState, TableStatus};
 
 impl Coordinator {
     /// Ends what dead coordinators began: publishes what they prepared, closes what they had open, finishes
@@ -31,7 +29,11 @@ impl Coordinator {
         let state = self.state().await?;
         for (attempt, open) in &table.attempts {
             if !state.is_current(&open.epoch) {
-                let entry = Abort { table: id.clone(), attempt: *attempt, evidence: None };
+                let entry = Abort {
+                    table: id.clone(),
+                    attempt: *attempt,
+                    evidence: None,
+                };
                 self.propose(Entry::Abort(entry)).await?;
             }
         }
@@ -52,7 +54,14 @@ impl Coordinator {
     pub(super) async fn forget_unborn(&self, id: &TableId, table: &TableState) -> Result<()> {
         self.clean_up(id).await?;
         for stage in [DropStage::Begin { keep_files: true }, DropStage::Finish] {
-            self.require(&table.name, Entry::DropTable(DropTable { table: id.clone(), stage })).await?;
+            self.require(
+                &table.name,
+                Entry::DropTable(DropTable {
+                    table: id.clone(),
+                    stage,
+                }),
+            )
+            .await?;
         }
         Ok(())
     }

@@ -7,9 +7,9 @@ use tidegate_change::{Code, Error, Kind, Result, TableVersion};
 use tidegate_delta::actions::Action;
 use tidegate_delta::{DeltaLog, TableDefinition, names};
 
+use super::Coordinator;
 use super::draft::Draft;
 use super::submit::{OpenTry, Progress, resolved_spec};
-use super::Coordinator;
 use crate::metadata::{
     CommitKind, CreateTable, DropStage, DropTable, Entry, OpenAttempt, Outcome, Refusal, TableId,
     TableState,
@@ -31,7 +31,8 @@ impl Coordinator {
         }
         let log = DeltaLog::new(self.parts.stores.open(location)?);
         if let Some(version) = log.latest_version().await? {
-            let message = format!("table {name}: its location {location} holds a table at version {version}");
+            let message =
+                format!("table {name}: its location {location} holds a table at version {version}");
             return Err(Error::new(Code::TableExists, message)
                 .with_hint("take it as it is with table adopt, or choose another location"));
         }
@@ -39,8 +40,11 @@ impl Coordinator {
         let created_ms = self.parts.clock.now_ms();
         let actions =
             TableDefinition::create(&ResolvedSpec::declared(spec), &id.0, created_ms)?.actions();
-        let entry =
-            CreateTable { table: id.clone(), name: name.clone(), location: location.to_owned() };
+        let entry = CreateTable {
+            table: id.clone(),
+            name: name.clone(),
+            location: location.to_owned(),
+        };
         self.require(&name, Entry::CreateTable(entry)).await?;
         let committed = self.commit_schema(&id, "CREATE TABLE", actions).await;
         if let Ok(Some(version)) = committed {
@@ -73,16 +77,28 @@ impl Coordinator {
                 Err(error) => return Err(error),
             }
         }
-        Err(Error::new(Code::CommitConflict, format!("table {name}: other commits were always first")))
+        Err(Error::new(
+            Code::CommitConflict,
+            format!("table {name}: other commits were always first"),
+        ))
     }
 
-    async fn try_alter(&self, id: &TableId, name: &str, spec: &TableSpec) -> Result<Option<TableVersion>> {
+    async fn try_alter(
+        &self,
+        id: &TableId,
+        name: &str,
+        spec: &TableSpec,
+    ) -> Result<Option<TableVersion>> {
         self.resolve(id).await?;
         let table = self.table(id).await?;
-        table.require_active().map_err(|refusal| refusal.into_error(name))?;
+        table
+            .require_active()
+            .map_err(|refusal| refusal.into_error(name))?;
         self.follow_log(id).await?;
         let table = self.table(id).await?;
-        let head = table.head.ok_or_else(|| Refusal::TableUnknown.into_error(name))?;
+        let head = table
+            .head
+            .ok_or_else(|| Refusal::TableUnknown.into_error(name))?;
         let snapshot = self.snapshots.at(id, &self.log(&table)?, head).await?;
         let resolved = alter::alter(&resolved_spec(name, &snapshot)?, spec.clone())?;
         let actions = TableDefinition::evolve(&resolved, &snapshot)?.changes_from(&snapshot);
@@ -102,7 +118,14 @@ impl Coordinator {
         let _working = lock.lock().await;
         self.resolve(&id).await?;
         let stage = DropStage::Begin { keep_files };
-        self.require(name, Entry::DropTable(DropTable { table: id.clone(), stage })).await?;
+        self.require(
+            name,
+            Entry::DropTable(DropTable {
+                table: id.clone(),
+                stage,
+            }),
+        )
+        .await?;
         let table = self.table(&id).await?;
         self.finish_drop(&id, &table, keep_files).await
     }
@@ -117,7 +140,14 @@ impl Coordinator {
             delete_table(&self.log(table)?).await?;
         }
         let stage = DropStage::Finish;
-        self.require(&table.name, Entry::DropTable(DropTable { table: id.clone(), stage })).await?;
+        self.require(
+            &table.name,
+            Entry::DropTable(DropTable {
+                table: id.clone(),
+                stage,
+            }),
+        )
+        .await?;
         self.snapshots.forget(id);
         Ok(())
     }
@@ -143,7 +173,12 @@ impl Coordinator {
         else {
             return Err(Error::internal("an attempt was not opened"));
         };
-        let open = OpenTry { id, table: &table, log: &log, attempt: attempt.index };
+        let open = OpenTry {
+            id,
+            table: &table,
+            log: &log,
+            attempt: attempt.index,
+        };
         let tried = self.try_schema(&open, operation, actions).await;
         if !matches!(tried, Ok(true)) {
             self.give_up(&open).await?;
@@ -171,7 +206,10 @@ impl Coordinator {
             time_ms,
         }
         .build()?;
-        if !self.prepare(open, &draft, time_ms, Progress::default()).await? {
+        if !self
+            .prepare(open, &draft, time_ms, Progress::default())
+            .await?
+        {
             return Ok(false);
         }
         self.resolve(open.id).await?;
@@ -216,7 +254,12 @@ async fn delete_table(log: &DeltaLog) -> Result<()> {
         .await
         .map_err(failed)?;
     let log_directory = root.location(names::LOG_DIRECTORY)?;
-    keys.sort_by_key(|key| (!key.prefix_matches(&log_directory), std::cmp::Reverse(key.clone())));
+    keys.sort_by_key(|key| {
+        (
+            !key.prefix_matches(&log_directory),
+            std::cmp::Reverse(key.clone()),
+        )
+    });
     for key in keys {
         match root.store().delete(&key).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => {}

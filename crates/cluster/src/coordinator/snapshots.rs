@@ -20,16 +20,26 @@ pub(super) struct SnapshotCache {
 
 impl SnapshotCache {
     fn get(&self, id: &TableId) -> Option<Arc<TableSnapshot>> {
-        self.snapshots.lock().unwrap_or_else(PoisonError::into_inner).get(id).map(Arc::clone)
+        self.snapshots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(id)
+            .map(Arc::clone)
     }
 
     fn put(&self, id: &TableId, snapshot: &Arc<TableSnapshot>) {
-        let mut snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut snapshots = self
+            .snapshots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         snapshots.insert(id.clone(), Arc::clone(snapshot));
     }
 
     pub(super) fn forget(&self, id: &TableId) {
-        self.snapshots.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.snapshots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(id);
     }
 
     /// The table at exactly that version.
@@ -72,7 +82,9 @@ impl Coordinator {
     /// `TABLE_NOT_FOUND`, or what the log says.
     pub async fn snapshot(&self, name: &str) -> Result<Arc<TableSnapshot>> {
         let (id, table) = self.table_named(name).await?;
-        let head = table.head.ok_or_else(|| Refusal::TableUnknown.into_error(name))?;
+        let head = table
+            .head
+            .ok_or_else(|| Refusal::TableUnknown.into_error(name))?;
         self.snapshots.at(&id, &self.log(&table)?, head).await
     }
 }

@@ -11,9 +11,9 @@ use tidegate_change::{BatchResult, Code, Error, Kind, Result, TableVersion};
 use tidegate_delta::actions::SPEC_DOMAIN;
 use tidegate_delta::{DeltaLog, TableSnapshot};
 
+use super::Coordinator;
 use super::answer::stored_answer;
 use super::draft::{CommitDraft, Draft};
-use super::Coordinator;
 use crate::metadata::{
     Abort, BatchKey, CommitKind, Entry, OffsetRange, OpenAttempt, Outcome, Prepare, PreparePart,
     Refusal, Standing, TableId, TableState, Watermark,
@@ -40,7 +40,7 @@ pub struct BatchRequest {
 /// What one try came to.
 enum Try {
     /// The batch is in the table.
-    Answered(BatchResult),
+    Answered(Box<BatchResult>),
     /// Another commit was first.
     Lost,
 }
@@ -66,7 +66,7 @@ impl Coordinator {
         let _working = lock.lock().await;
         for _ in 0..TRIES_MAX {
             match self.try_batch(&id, request).await {
-                Ok(Try::Answered(result)) => return Ok(result),
+                Ok(Try::Answered(result)) => return Ok(*result),
                 Ok(Try::Lost) => {}
                 Err(error) if error.kind() == Kind::Conflict => {
                     tracing::debug!(table = request.table, %error, "a batch starts over");
@@ -86,11 +86,13 @@ impl Coordinator {
             Standing::New => {}
             Standing::Final { version } => {
                 let answer = stored_answer(&log, &table.name, &request.key.id, version).await?;
-                return Ok(Try::Answered(answer));
+                return Ok(Try::Answered(Box::new(answer)));
             }
             standing => return Err(refused(standing, &table.name)),
         }
-        table.require_active().map_err(|refusal| refusal.into_error(&table.name))?;
+        table
+            .require_active()
+            .map_err(|refusal| refusal.into_error(&table.name))?;
         self.follow_log(id).await?;
         let table = self.table(id).await?;
         let Some(head) = table.head else {
@@ -109,7 +111,12 @@ impl Coordinator {
             Outcome::Refused(refusal) => return Err(refusal.into_error(&table.name)),
             _ => return Err(Error::internal("an attempt was not opened")),
         };
-        let open = OpenTry { id, table: &table, log: &log, attempt };
+        let open = OpenTry {
+            id,
+            table: &table,
+            log: &log,
+            attempt,
+        };
         let tried = self.run_attempt(&open, head, request).await;
         if !matches!(&tried, Ok(Try::Answered(_)) if !request.dry_run) {
             self.give_up(&open).await?;
@@ -138,7 +145,7 @@ impl Coordinator {
             seconds: seconds(self.parts.clock.monotonic_ns().saturating_sub(started)),
         };
         if request.dry_run {
-            return Ok(Try::Answered(result));
+            return Ok(Try::Answered(Box::new(result)));
         }
         let time_ms = self.commit_time(open.table);
         let offsets = risen(open.table, &result.offsets);
@@ -165,10 +172,11 @@ impl Coordinator {
         self.resolve(open.id).await?;
         let table = self.table(open.id).await?;
         match table.standing(&request.key) {
-            Standing::Final { version: at } if at == version => Ok(Try::Answered(result)),
+            Standing::Final { version: at } if at == version => Ok(Try::Answered(Box::new(result))),
             Standing::Final { version: at } => {
                 let name = &open.table.name;
-                Ok(Try::Answered(stored_answer(open.log, name, &request.key.id, at).await?))
+                let answer = stored_answer(open.log, name, &request.key.id, at).await?;
+                Ok(Try::Answered(Box::new(answer)))
             }
             _ => Ok(Try::Lost),
         }
@@ -211,11 +219,16 @@ impl Coordinator {
             watermark: progress.watermark,
             time_ms,
         };
-        let entry = Prepare { parts: vec![part], proposed_ms: self.parts.clock.now_ms() };
+        let entry = Prepare {
+            parts: vec![part],
+            proposed_ms: self.parts.clock.now_ms(),
+        };
         match self.propose(Entry::Prepare(entry)).await?.outcome {
             Outcome::Prepared(_) => Ok(true),
             Outcome::Refused(
-                Refusal::HeadMoved { .. } | Refusal::PendingExists { .. } | Refusal::BatchFinal { .. },
+                Refusal::HeadMoved { .. }
+                | Refusal::PendingExists { .. }
+                | Refusal::BatchFinal { .. },
             ) => Ok(false),
             Outcome::Refused(refusal) => Err(refusal.into_error(&open.table.name)),
             _ => Err(Error::internal("a commit was not prepared")),
@@ -224,7 +237,11 @@ impl Coordinator {
 
     /// Closes an attempt that got no version and collects its files; one that is prepared stays.
     pub(super) async fn give_up(&self, open: &OpenTry<'_>) -> Result<()> {
-        let entry = Abort { table: open.id.clone(), attempt: open.attempt, evidence: None };
+        let entry = Abort {
+            table: open.id.clone(),
+            attempt: open.attempt,
+            evidence: None,
+        };
         self.propose(Entry::Abort(entry)).await?;
         // Files that stay are found again at the next opening.
         if let Err(error) = self.clean_up(open.id).await {
@@ -236,7 +253,11 @@ impl Coordinator {
     /// The time of the next commit, which rises with every version whatever the clock does.
     pub(super) fn commit_time(&self, table: &TableState) -> i64 {
         let now = self.parts.clock.now_ms();
-        if table.head.is_some() { now.max(table.head_time_ms + 1) } else { now }
+        if table.head.is_some() {
+            now.max(table.head_time_ms + 1)
+        } else {
+            now
+        }
     }
 }
 
@@ -250,7 +271,10 @@ pub(super) struct Progress {
 /// The spec that a version of a table stores.
 pub(super) fn resolved_spec(table: &str, snapshot: &TableSnapshot) -> Result<ResolvedSpec> {
     let text = snapshot.domains.get(SPEC_DOMAIN).ok_or_else(|| {
-        Error::corrupt(format!("table {table}: version {} holds no spec", snapshot.version))
+        Error::corrupt(format!(
+            "table {table}: version {} holds no spec",
+            snapshot.version
+        ))
     })?;
     serde_json::from_str(text)
         .map_err(|e| Error::corrupt(format!("table {table}: the stored spec")).with_source(e))
@@ -268,7 +292,10 @@ fn seconds(nanoseconds: u64) -> f64 {
 }
 
 fn watermark(value: &Value) -> Option<Watermark> {
-    (!value.is_null()).then(|| Watermark { json: value.to_string(), order: Vec::new() })
+    (!value.is_null()).then(|| Watermark {
+        json: value.to_string(),
+        order: Vec::new(),
+    })
 }
 
 /// Next offsets of a batch: those that were sent, and those found in records.
@@ -277,13 +304,21 @@ fn next_offsets(
     sent: &BTreeMap<String, OffsetRange>,
 ) -> BTreeMap<String, i64> {
     let mut offsets = found.clone();
-    offsets.extend(sent.iter().map(|(partition, range)| (partition.clone(), range.to)));
+    offsets.extend(
+        sent.iter()
+            .map(|(partition, range)| (partition.clone(), range.to)),
+    );
     offsets
 }
 
 /// The offsets that are above the table's: a replayed file never takes an offset back.
 fn risen(table: &TableState, offsets: &BTreeMap<String, i64>) -> BTreeMap<String, i64> {
-    let rises = |partition: &String, next: &i64| table.offsets.get(partition).is_none_or(|known| next > known);
+    let rises = |partition: &String, next: &i64| {
+        table
+            .offsets
+            .get(partition)
+            .is_none_or(|known| next > known)
+    };
     offsets
         .iter()
         .filter(|(partition, next)| rises(partition, next))
@@ -295,8 +330,19 @@ fn ranges(
     risen: &BTreeMap<String, i64>,
     sent: &BTreeMap<String, OffsetRange>,
 ) -> BTreeMap<String, OffsetRange> {
-    let found = risen.iter().map(|(partition, next)| (partition.clone(), OffsetRange { from: None, to: *next }));
+    let found = risen.iter().map(|(partition, next)| {
+        (
+            partition.clone(),
+            OffsetRange {
+                from: None,
+                to: *next,
+            },
+        )
+    });
     let mut ranges: BTreeMap<_, _> = found.collect();
-    ranges.extend(sent.iter().map(|(partition, range)| (partition.clone(), *range)));
+    ranges.extend(
+        sent.iter()
+            .map(|(partition, range)| (partition.clone(), *range)),
+    );
     ranges
 }

@@ -41,7 +41,9 @@ impl Adopt {
             && self.offsets.len() <= OFFSETS_MAX
             && self.batches_count >= self.marks.len() as u64;
         if !fits {
-            return Err(Refusal::Limit { what: "marks in an adopted table" });
+            return Err(Refusal::Limit {
+                what: "marks in an adopted table",
+            });
         }
         let mut table = TableState::unborn(self.name.clone(), self.location.clone(), index);
         table.head = Some(self.head);

@@ -20,14 +20,24 @@ pub struct CreateTable {
 
 impl CreateTable {
     pub(super) fn apply(&self, state: &mut State, index: u64) -> Result<Outcome, Refusal> {
-        register(state, &self.table, TableState::unborn(self.name.clone(), self.location.clone(), index))
+        register(
+            state,
+            &self.table,
+            TableState::unborn(self.name.clone(), self.location.clone(), index),
+        )
     }
 }
 
 /// Takes a table into the catalog.
-pub(super) fn register(state: &mut State, id: &TableId, table: TableState) -> Result<Outcome, Refusal> {
+pub(super) fn register(
+    state: &mut State,
+    id: &TableId,
+    table: TableState,
+) -> Result<Outcome, Refusal> {
     if table.name.len() > NAME_BYTES_MAX || table.location.len() > LOCATION_BYTES_MAX {
-        return Err(Refusal::Limit { what: "bytes in a name or location" });
+        return Err(Refusal::Limit {
+            what: "bytes in a name or location",
+        });
     }
     state.require_free(id, &table.name, &table.location)?;
     state.names.insert(table.name.clone(), id.clone());

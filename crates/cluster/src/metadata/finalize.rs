@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 use tidegate_change::TableVersion;
 
 use super::limits::BATCH_MARKS_MAX;
-use super::{BatchKey, BatchMark, Outcome, Pending, ProducerMark, Refusal, State, TableId, TableState};
+use super::{
+    BatchKey, BatchMark, Outcome, Pending, ProducerMark, Refusal, State, TableId, TableState,
+};
 
 /// Makes the prepared attempt the head; proposed by whoever saw its bytes in the slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,7 +62,10 @@ fn remember(table: &mut TableState, batch: BatchKey, version: TableVersion, time
         table.marks.pop_front();
     }
     if let Some(sequence) = batch.sequence {
-        let mark = ProducerMark { producer_epoch: sequence.producer_epoch, number: sequence.number };
+        let mark = ProducerMark {
+            producer_epoch: sequence.producer_epoch,
+            number: sequence.number,
+        };
         table.producers.insert(sequence.source, mark);
     }
 }

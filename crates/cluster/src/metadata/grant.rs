@@ -19,7 +19,15 @@ impl Grant {
         if state.epochs.len() >= NODES_MAX && !state.epochs.contains_key(&self.node) {
             return Err(Refusal::Limit { what: "nodes" });
         }
-        state.epochs.entry(self.node).or_default().insert(self.role, index);
-        Ok(Outcome::Granted(Epoch { node: self.node, role: self.role, number: index }))
+        state
+            .epochs
+            .entry(self.node)
+            .or_default()
+            .insert(self.role, index);
+        Ok(Outcome::Granted(Epoch {
+            node: self.node,
+            role: self.role,
+            number: index,
+        }))
     }
 }

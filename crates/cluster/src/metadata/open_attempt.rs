@@ -28,7 +28,9 @@ impl OpenAttempt {
         let table = state.table(&self.table)?;
         table.require_active()?;
         if table.attempts.len() >= OPEN_ATTEMPTS_MAX {
-            return Err(Refusal::Limit { what: "open attempts" });
+            return Err(Refusal::Limit {
+                what: "open attempts",
+            });
         }
         self.check_batches()?;
         for batch in &self.batches {
@@ -40,27 +42,42 @@ impl OpenAttempt {
             batches: self.batches.clone(),
             opened_ms: self.proposed_ms,
         };
-        state.table_mut(&self.table)?.attempts.insert(index, attempt);
+        state
+            .table_mut(&self.table)?
+            .attempts
+            .insert(index, attempt);
         Ok(Outcome::AttemptOpened(state.attempt_id(index)))
     }
 
     fn check_batches(&self) -> Result<(), Refusal> {
         let named = self.kind == CommitKind::Batch;
         if named == self.batches.is_empty() || self.batches.len() > BATCHES_PER_COMMIT_MAX {
-            return Err(Refusal::Limit { what: "batches in a commit" });
+            return Err(Refusal::Limit {
+                what: "batches in a commit",
+            });
         }
         let long = |batch: &BatchKey| {
             batch.id.0.len() > NAME_BYTES_MAX
-                || batch.sequence.as_ref().is_some_and(|s| s.source.len() > NAME_BYTES_MAX)
+                || batch
+                    .sequence
+                    .as_ref()
+                    .is_some_and(|s| s.source.len() > NAME_BYTES_MAX)
         };
         if self.batches.iter().any(long) {
-            return Err(Refusal::Limit { what: "bytes in a batch id" });
+            return Err(Refusal::Limit {
+                what: "bytes in a batch id",
+            });
         }
         let twice = |(n, batch): (usize, &BatchKey)| {
-            self.batches.iter().take(n).any(|other| other.id == batch.id)
+            self.batches
+                .iter()
+                .take(n)
+                .any(|other| other.id == batch.id)
         };
         if self.batches.iter().enumerate().any(twice) {
-            return Err(Refusal::Limit { what: "batches of one id in a commit" });
+            return Err(Refusal::Limit {
+                what: "batches of one id in a commit",
+            });
         }
         Ok(())
     }

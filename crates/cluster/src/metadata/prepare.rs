@@ -57,9 +57,12 @@ pub struct Prepare {
 
 impl Prepare {
     pub(super) fn apply(&self, state: &mut State) -> Result<Outcome, Refusal> {
-        let tables: std::collections::BTreeSet<_> = self.parts.iter().map(|part| &part.table).collect();
+        let tables: std::collections::BTreeSet<_> =
+            self.parts.iter().map(|part| &part.table).collect();
         if tables.len() < self.parts.len() || self.parts.is_empty() {
-            return Err(Refusal::Limit { what: "parts of one table" });
+            return Err(Refusal::Limit {
+                what: "parts of one table",
+            });
         }
         for part in &self.parts {
             part.check(state, self.proposed_ms)?;
@@ -76,7 +79,10 @@ impl PreparePart {
     fn check(&self, state: &State, proposed_ms: i64) -> Result<(), Refusal> {
         let table = state.table(&self.table)?;
         table.require_active()?;
-        let attempt = table.attempts.get(&self.attempt).ok_or(Refusal::AttemptNotOpen)?;
+        let attempt = table
+            .attempts
+            .get(&self.attempt)
+            .ok_or(Refusal::AttemptNotOpen)?;
         if !state.is_current(&attempt.epoch) {
             return Err(Refusal::EpochDead);
         }
@@ -84,7 +90,9 @@ impl PreparePart {
             return Err(Refusal::AttemptTooOld);
         }
         if let Some(pending) = &table.pending {
-            return Err(Refusal::PendingExists { version: pending.version });
+            return Err(Refusal::PendingExists {
+                version: pending.version,
+            });
         }
         // The batch comes first: the loser of a race learns that its batch is in, not that the head moved.
         for batch in &attempt.batches {
@@ -103,49 +111,88 @@ impl PreparePart {
         for (partition, range) in &self.offsets {
             match (range.from, table.offsets.get(partition)) {
                 (Some(from), Some(next)) if from != *next => {
-                    return Err(Refusal::OffsetMismatch { partition: partition.clone(), expected: *next });
+                    return Err(Refusal::OffsetMismatch {
+                        partition: partition.clone(),
+                        expected: *next,
+                    });
                 }
                 _ => {}
             }
         }
-        if self.watermark.as_ref().is_some_and(|w| w.is_lower_than(&table.watermark)) {
+        if self
+            .watermark
+            .as_ref()
+            .is_some_and(|w| w.is_lower_than(&table.watermark))
+        {
             return Err(Refusal::WatermarkLower);
         }
         let added = |names: usize, known: usize, max: usize| names > 0 && known + names > max;
-        let new_offsets = self.offsets.keys().filter(|p| !table.offsets.contains_key(*p)).count();
+        let new_offsets = self
+            .offsets
+            .keys()
+            .filter(|p| !table.offsets.contains_key(*p))
+            .count();
         if added(new_offsets, table.offsets.len(), OFFSETS_MAX) {
-            return Err(Refusal::Limit { what: "source partitions" });
+            return Err(Refusal::Limit {
+                what: "source partitions",
+            });
         }
-        let sources: std::collections::BTreeSet<_> =
-            attempt.batches.iter().filter_map(|batch| batch.sequence.as_ref().map(|s| &s.source)).collect();
-        let new_sources = sources.iter().filter(|s| !table.producers.contains_key(**s)).count();
+        let sources: std::collections::BTreeSet<_> = attempt
+            .batches
+            .iter()
+            .filter_map(|batch| batch.sequence.as_ref().map(|s| &s.source))
+            .collect();
+        let new_sources = sources
+            .iter()
+            .filter(|s| !table.producers.contains_key(**s))
+            .count();
         if added(new_sources, table.producers.len(), SOURCES_MAX) {
             return Err(Refusal::Limit { what: "sources" });
         }
         if self.offsets.keys().any(|name| name.len() > NAME_BYTES_MAX) {
-            return Err(Refusal::Limit { what: "bytes in a partition name" });
+            return Err(Refusal::Limit {
+                what: "bytes in a partition name",
+            });
         }
-        if self.watermark.as_ref().is_some_and(|w| w.json.len() + w.order.len() > WATERMARK_BYTES_MAX) {
-            return Err(Refusal::Limit { what: "bytes in a watermark" });
+        if self
+            .watermark
+            .as_ref()
+            .is_some_and(|w| w.json.len() + w.order.len() > WATERMARK_BYTES_MAX)
+        {
+            return Err(Refusal::Limit {
+                what: "bytes in a watermark",
+            });
         }
         match &self.bytes {
             CommitBytes::Inline(text) if text.len() > INLINE_COMMIT_BYTES_MAX => {
-                Err(Refusal::Limit { what: "bytes in an inline commit" })
+                Err(Refusal::Limit {
+                    what: "bytes in an inline commit",
+                })
             }
             _ => Ok(()),
         }
     }
 
     fn take_effect(&self, table: &mut TableState) -> Result<TableVersion, Refusal> {
-        let attempt = table.attempts.remove(&self.attempt).ok_or(Refusal::AttemptNotOpen)?;
+        let attempt = table
+            .attempts
+            .remove(&self.attempt)
+            .ok_or(Refusal::AttemptNotOpen)?;
         let version = table.next_version();
         table.pending = Some(Box::new(Pending {
             version,
-            opened: OpenedAttempt { index: self.attempt, attempt },
+            opened: OpenedAttempt {
+                index: self.attempt,
+                attempt,
+            },
             commit_digest: self.commit_digest,
             bytes: self.bytes.clone(),
             time_ms: self.time_ms,
-            offsets: self.offsets.iter().map(|(name, range)| (name.clone(), range.to)).collect(),
+            offsets: self
+                .offsets
+                .iter()
+                .map(|(name, range)| (name.clone(), range.to))
+                .collect(),
             watermark: self.watermark.clone(),
         }));
         Ok(version)

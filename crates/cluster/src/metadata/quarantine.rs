@@ -21,9 +21,13 @@ impl Quarantine {
             return Err(Refusal::TableUnknown);
         }
         if self.reason.len() > REASON_BYTES_MAX {
-            return Err(Refusal::Limit { what: "bytes in a reason" });
+            return Err(Refusal::Limit {
+                what: "bytes in a reason",
+            });
         }
-        state.table_mut(&self.table)?.status = TableStatus::Quarantined { reason: self.reason.clone() };
+        state.table_mut(&self.table)?.status = TableStatus::Quarantined {
+            reason: self.reason.clone(),
+        };
         Ok(Outcome::Done)
     }
 }

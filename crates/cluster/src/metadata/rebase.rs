@@ -29,15 +29,20 @@ pub struct Rebase {
 
 impl Rebase {
     pub(super) fn apply(&self, state: &mut State) -> Result<Outcome, Refusal> {
-        let pending = state.table(&self.table)?.require_pending(self.version, self.attempt)?;
+        let pending = state
+            .table(&self.table)?
+            .require_pending(self.version, self.attempt)?;
         if self.foreign_digest == pending.commit_digest {
             return Err(Refusal::EvidenceMissing);
         }
         if self.time_ms <= self.foreign_time_ms {
             return Err(Refusal::TimeNotRising);
         }
-        if matches!(&self.bytes, CommitBytes::Inline(text) if text.len() > INLINE_COMMIT_BYTES_MAX) {
-            return Err(Refusal::Limit { what: "bytes in an inline commit" });
+        if matches!(&self.bytes, CommitBytes::Inline(text) if text.len() > INLINE_COMMIT_BYTES_MAX)
+        {
+            return Err(Refusal::Limit {
+                what: "bytes in an inline commit",
+            });
         }
         let table = state.table_mut(&self.table)?;
         table.head = Some(self.version);

@@ -81,51 +81,68 @@ impl Refusal {
     /// The error that a caller sees.
     #[must_use]
     pub fn into_error(self, table: &str) -> Error {
-        let (code, what) = match self {
-            Self::TableUnknown => (Code::TableNotFound, "does not exist".to_owned()),
-            Self::TableExists => (Code::TableExists, "exists already".to_owned()),
-            Self::LocationTaken { other } => {
-                (Code::InvalidLocation, format!("its location overlaps that of table {other}"))
+        Error::new(self.code(), format!("table {table}: {}", self.sentence()))
+    }
+
+    fn code(&self) -> Code {
+        match self {
+            Self::TableUnknown => Code::TableNotFound,
+            Self::TableExists => Code::TableExists,
+            Self::LocationTaken { .. } => Code::InvalidLocation,
+            Self::BatchMismatch { .. } => Code::BatchContentMismatch,
+            Self::AlreadyApplied | Self::BatchExpired => Code::BatchIdExpired,
+            Self::EpochDead | Self::ProducerDead | Self::AttemptNotOpen | Self::AttemptTooOld => {
+                Code::Fenced
             }
-            Self::EpochDead => (Code::Fenced, "the coordinator was replaced".to_owned()),
-            Self::BatchFinal { version } => {
-                (Code::CommitConflict, format!("the batch is in version {version}"))
+            Self::BatchFinal { .. }
+            | Self::HeadMoved { .. }
+            | Self::PendingExists { .. }
+            | Self::NotPending
+            | Self::Busy => Code::CommitConflict,
+            Self::OffsetMismatch { .. } => Code::InvalidArgument,
+            Self::EvidenceMissing | Self::WatermarkLower | Self::TimeNotRising => Code::Internal,
+            Self::Quarantined { .. } => Code::Quarantined,
+            Self::Limit { .. } => Code::ResourceExhausted,
+        }
+    }
+
+    fn sentence(&self) -> String {
+        match self {
+            Self::TableUnknown => "does not exist".into(),
+            Self::TableExists => "exists already".into(),
+            Self::LocationTaken { other } => format!("its location overlaps that of table {other}"),
+            Self::EpochDead => "the coordinator was replaced".into(),
+            Self::BatchFinal { version } => format!("the batch is in version {version}"),
+            Self::BatchMismatch { known, version } => {
+                format!(
+                    "the batch id was used with other content (digest {known}) in version {version}"
+                )
             }
-            Self::BatchMismatch { known, version } => (
-                Code::BatchContentMismatch,
-                format!("the batch id was used with other content (digest {known}) in version {version}"),
-            ),
-            Self::AlreadyApplied => (
-                Code::BatchIdExpired,
-                "the source has gone past this batch, its version is not remembered".to_owned(),
-            ),
-            Self::BatchExpired => {
-                (Code::BatchIdExpired, "the batch id is older than the remembered ids".to_owned())
+            Self::AlreadyApplied => {
+                "the source has gone past this batch, its version is not remembered".into()
             }
-            Self::ProducerDead => (Code::Fenced, "a newer producer took the source over".to_owned()),
-            Self::AttemptNotOpen => (Code::Fenced, "the attempt was aborted".to_owned()),
-            Self::AttemptTooOld => (Code::Fenced, "the attempt was opened too long ago".to_owned()),
-            Self::HeadMoved { head } => {
-                let head = head.map_or_else(|| "none".to_owned(), |head| head.to_string());
-                (Code::CommitConflict, format!("another commit was first, the head is {head}"))
+            Self::BatchExpired => "the batch id is older than the remembered ids".into(),
+            Self::ProducerDead => "a newer producer took the source over".into(),
+            Self::AttemptNotOpen => "the attempt was aborted".into(),
+            Self::AttemptTooOld => "the attempt was opened too long ago".into(),
+            Self::HeadMoved { head: Some(head) } => {
+                format!("another commit was first, the head is version {head}")
             }
-            Self::PendingExists { version } => {
-                (Code::CommitConflict, format!("version {version} is being published"))
+            Self::HeadMoved { head: None } => "it has no version".into(),
+            Self::PendingExists { version } => format!("version {version} is being published"),
+            Self::NotPending => "the attempt is not the prepared one".into(),
+            Self::EvidenceMissing => "a prepared attempt was to be closed without evidence".into(),
+            Self::OffsetMismatch {
+                partition,
+                expected,
+            } => {
+                format!("the offsets of {partition} must begin at {expected}")
             }
-            Self::NotPending => (Code::CommitConflict, "the attempt is not the prepared one".to_owned()),
-            Self::EvidenceMissing => {
-                (Code::Internal, "a prepared attempt was to be closed without evidence".to_owned())
-            }
-            Self::OffsetMismatch { partition, expected } => (
-                Code::InvalidArgument,
-                format!("the offsets of {partition} must begin at {expected}"),
-            ),
-            Self::WatermarkLower => (Code::Internal, "the watermark would fall".to_owned()),
-            Self::TimeNotRising => (Code::Internal, "the commit time would not rise".to_owned()),
-            Self::Quarantined { reason } => (Code::Quarantined, format!("refuses writes: {reason}")),
-            Self::Busy => (Code::CommitConflict, "work on the table is not finished".to_owned()),
-            Self::Limit { what } => (Code::ResourceExhausted, format!("too many {what}")),
-        };
-        Error::new(code, format!("table {table}: {what}"))
+            Self::WatermarkLower => "the watermark would fall".into(),
+            Self::TimeNotRising => "the commit time would not rise".into(),
+            Self::Quarantined { reason } => format!("refuses writes: {reason}"),
+            Self::Busy => "work on the table is not finished".into(),
+            Self::Limit { what } => format!("too many {what}"),
+        }
     }
 }

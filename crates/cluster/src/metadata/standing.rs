@@ -50,9 +50,14 @@ impl TableState {
     pub fn standing(&self, batch: &BatchKey) -> Standing {
         if let Some(mark) = self.marks.iter().rev().find(|mark| mark.id == batch.id) {
             return if mark.input_digest == batch.input_digest {
-                Standing::Final { version: mark.version }
+                Standing::Final {
+                    version: mark.version,
+                }
             } else {
-                Standing::Mismatch { known: mark.input_digest, version: mark.version }
+                Standing::Mismatch {
+                    known: mark.input_digest,
+                    version: mark.version,
+                }
             };
         }
         if let Some(sequence) = &batch.sequence

@@ -272,12 +272,18 @@ impl TableState {
     pub(crate) fn require_active(&self) -> Result<(), Refusal> {
         match &self.status {
             TableStatus::Active => Ok(()),
-            TableStatus::Quarantined { reason } => Err(Refusal::Quarantined { reason: reason.clone() }),
+            TableStatus::Quarantined { reason } => Err(Refusal::Quarantined {
+                reason: reason.clone(),
+            }),
             TableStatus::Dropping { .. } => Err(Refusal::TableUnknown),
         }
     }
 
-    pub(super) fn require_pending(&self, version: TableVersion, attempt: u64) -> Result<&Pending, Refusal> {
+    pub(super) fn require_pending(
+        &self,
+        version: TableVersion,
+        attempt: u64,
+    ) -> Result<&Pending, Refusal> {
         self.pending
             .as_deref()
             .filter(|pending| pending.version == version && pending.opened.index == attempt)
@@ -316,7 +322,10 @@ impl State {
     /// The id of an attempt of this state's log.
     #[must_use]
     pub fn attempt_id(&self, index: u64) -> AttemptId {
-        AttemptId { writer: self.writer, index }
+        AttemptId {
+            writer: self.writer,
+            index,
+        }
     }
 
     /// A table by name.
@@ -329,25 +338,45 @@ impl State {
     /// Whether the epoch is the newest of its node and role.
     #[must_use]
     pub fn is_current(&self, epoch: &Epoch) -> bool {
-        self.epochs.get(&epoch.node).and_then(|roles| roles.get(&epoch.role)) == Some(&epoch.number)
+        self.epochs
+            .get(&epoch.node)
+            .and_then(|roles| roles.get(&epoch.role))
+            == Some(&epoch.number)
     }
 
     pub(super) fn table(&self, id: &TableId) -> Result<&TableState, Refusal> {
-        self.tables.get(id).map(Arc::as_ref).ok_or(Refusal::TableUnknown)
+        self.tables
+            .get(id)
+            .map(Arc::as_ref)
+            .ok_or(Refusal::TableUnknown)
     }
 
     pub(super) fn table_mut(&mut self, id: &TableId) -> Result<&mut TableState, Refusal> {
-        self.tables.get_mut(id).map(Arc::make_mut).ok_or(Refusal::TableUnknown)
+        self.tables
+            .get_mut(id)
+            .map(Arc::make_mut)
+            .ok_or(Refusal::TableUnknown)
     }
 
     /// Refuses a name or place that another table has.
-    pub(super) fn require_free(&self, id: &TableId, name: &str, location: &str) -> Result<(), Refusal> {
+    pub(super) fn require_free(
+        &self,
+        id: &TableId,
+        name: &str,
+        location: &str,
+    ) -> Result<(), Refusal> {
         if self.names.contains_key(name) || self.tables.contains_key(id) {
             return Err(Refusal::TableExists);
         }
-        match self.tables.values().find(|table| overlap(&table.location, location)) {
+        match self
+            .tables
+            .values()
+            .find(|table| overlap(&table.location, location))
+        {
             None => Ok(()),
-            Some(other) => Err(Refusal::LocationTaken { other: other.name.clone() }),
+            Some(other) => Err(Refusal::LocationTaken {
+                other: other.name.clone(),
+            }),
         }
     }
 }
@@ -355,7 +384,9 @@ impl State {
 /// Whether one place lies in the other.
 fn overlap(a: &str, b: &str) -> bool {
     let within = |inner: &str, outer: &str| {
-        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        inner
+            .strip_prefix(outer)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
     within(a, b) || within(b, a)
 }

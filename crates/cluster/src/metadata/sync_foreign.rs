@@ -22,7 +22,9 @@ impl SyncForeign {
     pub(super) fn apply(&self, state: &mut State) -> Result<Outcome, Refusal> {
         let table = state.table(&self.table)?;
         if let Some(pending) = &table.pending {
-            return Err(Refusal::PendingExists { version: pending.version });
+            return Err(Refusal::PendingExists {
+                version: pending.version,
+            });
         }
         if table.next_version() != self.version {
             return Err(Refusal::HeadMoved { head: table.head });

@@ -24,7 +24,11 @@ struct EndsAt {
 
 impl EndsAt {
     fn new(step: u64, after: bool) -> Arc<Self> {
-        Arc::new(Self { step, next: AtomicU64::new(0), after })
+        Arc::new(Self {
+            step,
+            next: AtomicU64::new(0),
+            after,
+        })
     }
 
     fn ended() -> io::Result<()> {
@@ -35,17 +39,27 @@ impl EndsAt {
 impl StepHook for EndsAt {
     fn before(&self, _: &Step<'_>) -> io::Result<()> {
         let n = self.next.fetch_add(1, Ordering::Relaxed);
-        if n > self.step || (n == self.step && !self.after) { Self::ended() } else { Ok(()) }
+        if n > self.step || (n == self.step && !self.after) {
+            Self::ended()
+        } else {
+            Ok(())
+        }
     }
 
     fn after(&self, _: &Step<'_>) -> io::Result<()> {
-        if self.next.load(Ordering::Relaxed) > self.step { Self::ended() } else { Ok(()) }
+        if self.next.load(Ordering::Relaxed) > self.step {
+            Self::ended()
+        } else {
+            Ok(())
+        }
     }
 }
 
 /// A directory whose syncs cost nothing, where there is one: what is tested is order, not the disk.
 fn directory() -> tempfile::TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+    tempfile::tempdir_in("/dev/shm")
+        .or_else(|_| tempfile::tempdir())
+        .unwrap()
 }
 
 struct Process {
@@ -62,9 +76,19 @@ async fn start(dir: &Path, hook: Option<Arc<dyn StepHook>>, inline: usize) -> Re
     let member = Arc::new(SingleMember::open(&dir.join("raft"), &options)?);
     let store: Arc<dyn ObjectStore> = Arc::new(LocalStore::new(dir.join("lake")).with_hook(hook));
     let parts = parts(&member, &store, &Arc::new(FakeWorkers::default()), 0);
-    let coordinator = Coordinator::start(parts, CoordinatorOptions { inline_bytes_max: inline }).await?;
+    let coordinator = Coordinator::start(
+        parts,
+        CoordinatorOptions {
+            inline_bytes_max: inline,
+        },
+    )
+    .await?;
     coordinator.recover().await?;
-    Ok(Process { coordinator, store, member })
+    Ok(Process {
+        coordinator,
+        store,
+        member,
+    })
 }
 
 /// The work of a process: a table, two batches, one of them again. Every step may be repeated.
@@ -108,7 +132,11 @@ async fn crash_everywhere(inline: usize) -> u64 {
             assert_eq!(left.len(), 2, "step {step}: {left:?}");
             let table = process.member.state();
             let table = table.table_named(TABLE).unwrap().1;
-            assert!(table.attempts.is_empty() && table.uncollected.is_empty() && table.pending.is_none());
+            assert!(
+                table.attempts.is_empty()
+                    && table.uncollected.is_empty()
+                    && table.pending.is_none()
+            );
         }
         if !ended {
             return step;
@@ -165,9 +193,9 @@ async fn a_lost_staged_commit_is_fenced() {
         }
         let member = super::support::member(&dir.path().join("raft"));
         let state = member.state();
-        let pending = state.table_named(TABLE).is_some_and(|(_, table)| {
-            table.head.is_some() && table.pending.is_some()
-        });
+        let pending = state
+            .table_named(TABLE)
+            .is_some_and(|(_, table)| table.head.is_some() && table.pending.is_some());
         drop((member, state));
         let staged = dir.path().join("lake").join(TABLE).join("_tidegate/staged");
         if !pending {

@@ -74,7 +74,12 @@ impl Workers for FakeWorkers {
                 Action::Domain(DomainMetadata::set("tidegate.progress", progress)),
                 Action::Add(add),
             ],
-            counters: Counters { events: 1, inserted: 1, files_written: 1, ..Counters::default() },
+            counters: Counters {
+                events: 1,
+                inserted: 1,
+                files_written: 1,
+                ..Counters::default()
+            },
             watermark,
             offsets: BTreeMap::from([("topic/0".into(), i64::try_from(seen).unwrap() + 10)]),
             written: vec![path],
@@ -146,14 +151,24 @@ impl Lake {
         let parts = parts(&member, &store, &workers, 0);
         let coordinator = Arc::new(Coordinator::start(parts, options).await.unwrap());
         coordinator.create(spec(), TABLE).await.unwrap();
-        Self { _dir: dir, store, member, workers, coordinator }
+        Self {
+            _dir: dir,
+            store,
+            member,
+            workers,
+            coordinator,
+        }
     }
 
     /// Another coordinator on the same log.
     pub(super) async fn another(&self, node: u64) -> Arc<Coordinator> {
         let workers = Arc::new(FakeWorkers::default());
         let parts = parts(&self.member, &self.store, &workers, node);
-        Arc::new(Coordinator::start(parts, CoordinatorOptions::default()).await.unwrap())
+        Arc::new(
+            Coordinator::start(parts, CoordinatorOptions::default())
+                .await
+                .unwrap(),
+        )
     }
 
     pub(super) fn log(&self) -> DeltaLog {
@@ -171,7 +186,9 @@ pub(super) async fn check(store: &Arc<dyn ObjectStore>) -> BTreeMap<BatchId, Tab
     let log = DeltaLog::new(root.clone());
     let mut batches = BTreeMap::new();
     let mut last_time = 0;
-    let Some(latest) = log.latest_version().await.unwrap() else { return batches };
+    let Some(latest) = log.latest_version().await.unwrap() else {
+        return batches;
+    };
     for version in (0..=latest.0).map(TableVersion) {
         let commit = log.read_commit(version).await.unwrap();
         let info = commit.info().unwrap();
@@ -187,7 +204,10 @@ pub(super) async fn check(store: &Arc<dyn ObjectStore>) -> BTreeMap<BatchId, Tab
     let snapshot = log.snapshot(None).await.unwrap();
     for file in snapshot.files.iter() {
         let path = file.relative_path().unwrap();
-        assert!(root.read_if_there(&path).await.unwrap().is_some(), "{path} is referenced and gone");
+        assert!(
+            root.read_if_there(&path).await.unwrap().is_some(),
+            "{path} is referenced and gone"
+        );
     }
     assert_eq!(snapshot.files.len(), batches.len());
     let (count, marks) = crate::coordinator::marks::read_marks(&snapshot).unwrap();
@@ -200,7 +220,11 @@ pub(super) async fn check(store: &Arc<dyn ObjectStore>) -> BTreeMap<BatchId, Tab
 
 /// Names of all objects of the table outside its log.
 pub(super) async fn objects(store: &Arc<dyn ObjectStore>) -> Vec<String> {
-    let listed: Vec<_> = store.list(Some(&Path::from(TABLE))).try_collect().await.unwrap();
+    let listed: Vec<_> = store
+        .list(Some(&Path::from(TABLE)))
+        .try_collect()
+        .await
+        .unwrap();
     let names = listed.into_iter().map(|object| object.location.to_string());
     names.filter(|name| !name.contains("_delta_log")).collect()
 }

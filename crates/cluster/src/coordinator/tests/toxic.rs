@@ -9,8 +9,8 @@ use futures::stream::BoxStream;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
 use super::support::{Lake, check};
@@ -45,19 +45,35 @@ impl fmt::Display for ToxicStore {
 }
 
 fn lost() -> Error {
-    Error::Generic { store: "toxic", source: "the answer is lost".into() }
+    Error::Generic {
+        store: "toxic",
+        source: "the answer is lost".into(),
+    }
 }
 
 fn exists(location: &Path) -> Error {
-    Error::AlreadyExists { path: location.to_string(), source: "exists".into() }
+    Error::AlreadyExists {
+        path: location.to_string(),
+        source: "exists".into(),
+    }
 }
 
 #[async_trait]
 impl ObjectStore for ToxicStore {
-    async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        opts: PutOptions,
+    ) -> Result<PutResult> {
         let commit = opts.mode == PutMode::Create && location.as_ref().contains("_delta_log");
         let take = |doses: u64| doses.checked_sub(1);
-        if !commit || self.doses.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+        if !commit
+            || self
+                .doses
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+                .is_err()
+        {
             return self.inner.put_opts(location, payload, opts).await;
         }
         self.hits.fetch_add(1, Ordering::Relaxed);
@@ -87,7 +103,10 @@ impl ObjectStore for ToxicStore {
         self.inner.get_opts(location, options).await
     }
 
-    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
         self.inner.delete_stream(locations)
     }
 
@@ -118,7 +137,12 @@ async fn poisoned(toxin: Toxin, doses: u64) -> (Lake, Arc<ToxicStore>) {
 
 #[tokio::test]
 async fn ambiguous_answers_are_settled_by_the_slot() {
-    for toxin in [Toxin::AnswerLost, Toxin::OwnConflict, Toxin::FalseConflict, Toxin::Failed] {
+    for toxin in [
+        Toxin::AnswerLost,
+        Toxin::OwnConflict,
+        Toxin::FalseConflict,
+        Toxin::Failed,
+    ] {
         let (lake, toxic) = poisoned(toxin, 2).await;
         let mut versions = Vec::new();
         for id in ["b1", "b2", "b3"] {
@@ -136,7 +160,10 @@ async fn a_store_that_is_down_leaves_the_batch_prepared() {
     lake.submit("b1", "b1").await.unwrap_err();
     let state = lake.member.state();
     let table = state.tables.values().next().unwrap();
-    assert!(table.pending.is_some(), "a prepared batch is never given up for an error");
+    assert!(
+        table.pending.is_some(),
+        "a prepared batch is never given up for an error"
+    );
     toxic.doses.store(0, Ordering::Relaxed);
     assert_eq!(lake.submit("b1", "b1").await.unwrap().version.0, 1);
     assert_eq!(check(&lake.store).await.len(), 1);

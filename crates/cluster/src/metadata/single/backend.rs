@@ -22,9 +22,18 @@ impl HookedFile {
         Self { file, path, hook }
     }
 
-    fn step(&self, kind: StepKind, bytes: usize, run: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    fn step(
+        &self,
+        kind: StepKind,
+        bytes: usize,
+        run: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
         let Some(hook) = &self.hook else { return run() };
-        let step = Step { kind, path: &self.path, bytes: bytes as u64 };
+        let step = Step {
+            kind,
+            path: &self.path,
+            bytes: bytes as u64,
+        };
         hook.before(&step)?;
         run()?;
         hook.after(&step)
@@ -49,6 +58,8 @@ impl StorageBackend for HookedFile {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.step(StepKind::Append, data.len(), || self.file.write_all_at(data, offset))
+        self.step(StepKind::Append, data.len(), || {
+            self.file.write_all_at(data, offset)
+        })
     }
 }

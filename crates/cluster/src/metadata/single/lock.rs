@@ -28,7 +28,10 @@ impl DirectoryLock {
             .open(&path)
             .map_err(|e| Error::io(path.display(), e))?;
         let held = || {
-            let message = format!("directory {} is held by another process", directory.display());
+            let message = format!(
+                "directory {} is held by another process",
+                directory.display()
+            );
             Error::new(Code::DirectoryHeld, message).with_hint("wait for it with --wait-lock")
         };
         if wait {

@@ -70,7 +70,10 @@ impl RaftLog {
     }
 
     fn load(&mut self) -> Result<State> {
-        let read = self.database.begin_read().map_err(|e| failed(&self.path, e))?;
+        let read = self
+            .database
+            .begin_read()
+            .map_err(|e| failed(&self.path, e))?;
         let meta = read.open_table(META).map_err(|e| failed(&self.path, e))?;
         let stored = meta.get(META_KEY).map_err(|e| failed(&self.path, e))?;
         let stored = stored.ok_or_else(|| Error::corrupt("the metadata log has no state"))?;
@@ -93,7 +96,9 @@ impl RaftLog {
             let (index, bytes) = row.map_err(|e| failed(&self.path, e))?;
             let index = index.value();
             if index != state.last_applied + 1 {
-                return Err(Error::corrupt(format!("the metadata log has a gap before entry {index}")));
+                return Err(Error::corrupt(format!(
+                    "the metadata log has a gap before entry {index}"
+                )));
             }
             let entry: Entry = frame::decode("an entry", bytes.value())?;
             apply(&mut state, index, &entry);
@@ -117,7 +122,8 @@ impl RaftLog {
                 log.retain(|_, _| false).map_err(|e| failed(&path, e))?;
             }
             for (index, bytes) in (self.next_index..).zip(&frames) {
-                log.insert(index, bytes.as_slice()).map_err(|e| failed(&path, e))?;
+                log.insert(index, bytes.as_slice())
+                    .map_err(|e| failed(&path, e))?;
             }
         }
         if take_snapshot {
@@ -135,19 +141,29 @@ impl RaftLog {
     fn write_state(&self, write: &redb::WriteTransaction, state: &State) -> Result<()> {
         let path = &self.path;
         let mut meta = write.open_table(META).map_err(|e| failed(path, e))?;
-        meta.insert(META_KEY, meta_frame(state)?.as_slice()).map_err(|e| failed(path, e))?;
+        meta.insert(META_KEY, meta_frame(state)?.as_slice())
+            .map_err(|e| failed(path, e))?;
         let mut tables = write.open_table(TABLES).map_err(|e| failed(path, e))?;
-        let gone: BTreeSet<_> =
-            self.stored.keys().filter(|id| !state.tables.contains_key(*id)).collect();
+        let gone: BTreeSet<_> = self
+            .stored
+            .keys()
+            .filter(|id| !state.tables.contains_key(*id))
+            .collect();
         for id in gone {
             tables.remove(id.0.as_str()).map_err(|e| failed(path, e))?;
         }
         for (id, table) in &state.tables {
-            if self.stored.get(id).is_some_and(|stored| Arc::ptr_eq(stored, table)) {
+            if self
+                .stored
+                .get(id)
+                .is_some_and(|stored| Arc::ptr_eq(stored, table))
+            {
                 continue;
             }
             let bytes = frame::encode("a table", table)?;
-            tables.insert(id.0.as_str(), bytes.as_slice()).map_err(|e| failed(path, e))?;
+            tables
+                .insert(id.0.as_str(), bytes.as_slice())
+                .map_err(|e| failed(path, e))?;
         }
         Ok(())
     }
@@ -177,20 +193,28 @@ fn make(directory: &Path, options: &SingleMemberOptions) -> Result<Database> {
         write.open_table(TABLES).map_err(|e| failed(&path, e))?;
         let mut meta = write.open_table(META).map_err(|e| failed(&path, e))?;
         let frame = meta_frame(&State::new(writer))?;
-        meta.insert(META_KEY, frame.as_slice()).map_err(|e| failed(&path, e))?;
+        meta.insert(META_KEY, frame.as_slice())
+            .map_err(|e| failed(&path, e))?;
     }
     write.commit().map_err(|e| failed(&path, e))?;
     let hook = options.step_hook.as_ref();
     step(hook, StepKind::Rename, &path, 0, || fs::rename(&new, &path))
         .and_then(|()| {
-            step(hook, StepKind::SyncDirectory, directory, 0, || File::open(directory)?.sync_all())
+            step(hook, StepKind::SyncDirectory, directory, 0, || {
+                File::open(directory)?.sync_all()
+            })
         })
         .map_err(|e| Error::io(path.display(), e))?;
     Ok(database)
 }
 
 fn open_file(path: &Path, create: bool) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(create).truncate(create).open(path)
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(create)
+        .truncate(create)
+        .open(path)
 }
 
 fn open_database(file: File, path: &Path, options: &SingleMemberOptions) -> Result<Database> {

@@ -43,7 +43,12 @@ impl SingleMemberOptions {
     /// The usual options.
     #[must_use]
     pub fn new(random: Arc<dyn Random>) -> Self {
-        Self { wait_lock: false, step_hook: None, random, snapshot_entries: 128 }
+        Self {
+            wait_lock: false,
+            step_hook: None,
+            random,
+            snapshot_entries: 128,
+        }
     }
 }
 
@@ -104,13 +109,18 @@ impl SingleMember {
     }
 
     fn failed(&self, why: &str) -> Error {
-        let message = format!("metadata log in {}: a write failed: {why}", self.directory.display());
-        Error::new(Code::Io, message).with_hint("start again, which reads what the disk really holds")
+        let message = format!(
+            "metadata log in {}: a write failed: {why}",
+            self.directory.display()
+        );
+        Error::new(Code::Io, message)
+            .with_hint("start again, which reads what the disk really holds")
     }
 
     /// Appends everything that waits in one transaction, then applies it.
     fn drain(&self, writer: &mut Writer) {
-        let proposals = std::mem::take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner));
+        let proposals =
+            std::mem::take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner));
         if proposals.is_empty() {
             return;
         }
@@ -144,8 +154,14 @@ impl Consensus for SingleMember {
     }
 
     async fn propose(&self, entry: Entry) -> Result<Applied> {
-        let proposal = Arc::new(Proposal { entry, result: OnceLock::new() });
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&proposal));
+        let proposal = Arc::new(Proposal {
+            entry,
+            result: OnceLock::new(),
+        });
+        self.queue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Arc::clone(&proposal));
         let mut writer = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         // Whoever held the log may have taken this proposal along.
         if proposal.result.get().is_none() {

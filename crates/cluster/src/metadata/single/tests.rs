@@ -12,11 +12,17 @@ use super::*;
 use crate::metadata::{CreateTable, Grant, NodeId, Outcome, Role, TableId};
 
 fn options() -> SingleMemberOptions {
-    SingleMemberOptions { snapshot_entries: 5, ..SingleMemberOptions::new(Arc::new(SystemRandom)) }
+    SingleMemberOptions {
+        snapshot_entries: 5,
+        ..SingleMemberOptions::new(Arc::new(SystemRandom))
+    }
 }
 
 fn run<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap()
+        .block_on(future)
 }
 
 fn create(n: u64) -> Entry {
@@ -33,7 +39,10 @@ fn entries_survive_reopening_and_compaction() {
     let mut writer = None;
     for round in 0..4 {
         let member = SingleMember::open(dir.path(), &options()).unwrap();
-        assert_eq!(*writer.get_or_insert(member.writer()), member.writer());
+        assert_eq!(
+            *writer.get_or_insert_with(|| member.writer()),
+            member.writer()
+        );
         assert_eq!(member.state().tables.len(), round * 7);
         for n in 0..7 {
             let applied = run(member.propose(create((round * 7 + n) as u64))).unwrap();
@@ -67,20 +76,37 @@ struct CrashAt {
 impl StepHook for CrashAt {
     fn before(&self, _: &Step<'_>) -> io::Result<()> {
         let n = self.next.fetch_add(1, Ordering::Relaxed);
-        let ended = if self.after { n > self.step } else { n >= self.step };
-        if ended { Err(io::Error::other("the process ended")) } else { Ok(()) }
+        let ended = if self.after {
+            n > self.step
+        } else {
+            n >= self.step
+        };
+        if ended {
+            Err(io::Error::other("the process ended"))
+        } else {
+            Ok(())
+        }
     }
 
     fn after(&self, _: &Step<'_>) -> io::Result<()> {
         let n = self.next.load(Ordering::Relaxed);
-        if self.after && n > self.step { Err(io::Error::other("the process ended")) } else { Ok(()) }
+        if self.after && n > self.step {
+            Err(io::Error::other("the process ended"))
+        } else {
+            Ok(())
+        }
     }
 }
 
 /// Proposes until the log fails; returns how many entries were acknowledged.
 fn work(dir: &Path, hook: Arc<dyn StepHook>) -> usize {
-    let options = SingleMemberOptions { step_hook: Some(hook), ..options() };
-    let Ok(member) = SingleMember::open(dir, &options) else { return 0 };
+    let options = SingleMemberOptions {
+        step_hook: Some(hook),
+        ..options()
+    };
+    let Ok(member) = SingleMember::open(dir, &options) else {
+        return 0;
+    };
     let first = member.state().tables.len();
     for n in 0..12 {
         if let Err(error) = run(member.propose(create((first + n) as u64))) {
@@ -99,15 +125,30 @@ fn every_crash_point_keeps_what_was_acknowledged() {
     loop {
         let mut crashed = false;
         for after in [false, true] {
-            let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-            let hook = Arc::new(CrashAt { step, next: AtomicU64::new(0), after });
+            let dir = tempfile::tempdir_in("/dev/shm")
+                .or_else(|_| tempfile::tempdir())
+                .unwrap();
+            let hook = Arc::new(CrashAt {
+                step,
+                next: AtomicU64::new(0),
+                after,
+            });
             let acknowledged = work(dir.path(), Arc::clone(&hook) as Arc<dyn StepHook>);
             crashed |= hook.next.load(Ordering::Relaxed) > step;
             let member = SingleMember::open(dir.path(), &options()).unwrap();
             let found = member.state().tables.len();
-            assert!(found >= acknowledged, "step {step}: {found} of {acknowledged}");
-            assert!(found <= acknowledged + 1, "step {step}: more than the entry in flight");
-            let grant = Grant { node: NodeId(0), role: Role::Coordinator };
+            assert!(
+                found >= acknowledged,
+                "step {step}: {found} of {acknowledged}"
+            );
+            assert!(
+                found <= acknowledged + 1,
+                "step {step}: more than the entry in flight"
+            );
+            let grant = Grant {
+                node: NodeId(0),
+                role: Role::Coordinator,
+            };
             run(member.propose(Entry::Grant(grant))).unwrap();
         }
         if !crashed {
