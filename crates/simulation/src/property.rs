@@ -3,6 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::drivers::embedded::EmbeddedDriver;
 use crate::drivers::merge::MergeDriver;
 use crate::drivers::{Driver, check};
 use crate::histories::{random_history, shrink};
@@ -10,12 +11,16 @@ use crate::scenario::Scenario;
 
 /// Checks spent on making one failure small.
 const SHRINK_TRIES: usize = 600;
+/// What drivers leave to chance is the same for all histories, so that a shrunk one still fails.
+const DRIVER_SEED: u64 = 7;
 
 /// How histories are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
     /// `tidegate_merge` alone.
     Merge,
+    /// Everything in one process, from files to rows and feed.
+    Embedded,
 }
 
 impl Path {
@@ -24,18 +29,20 @@ impl Path {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Merge => "merge",
+            Self::Embedded => "embedded",
         }
     }
 
     /// The path of that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Merge].into_iter().find(|path| path.as_str() == name)
+        [Self::Merge, Self::Embedded].into_iter().find(|path| path.as_str() == name)
     }
 
     fn driver(self, history: &Scenario) -> Result<Box<dyn Driver>, String> {
         match self {
-            Self::Merge => Ok(Box::new(MergeDriver::new(history, 7)?)),
+            Self::Merge => Ok(Box::new(MergeDriver::new(history, DRIVER_SEED)?)),
+            Self::Embedded => Ok(Box::new(EmbeddedDriver::new(history, DRIVER_SEED)?)),
         }
     }
 }

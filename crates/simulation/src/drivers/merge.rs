@@ -291,7 +291,9 @@ impl MergeDriver {
         observed.inserted += counters.inserted;
         observed.updated += counters.updated;
         observed.deleted += counters.deleted;
-        observed.rejects.extend(merged.rejects.iter().map(|(_, code)| code.to_string()));
+        let reasons = merged.rejects.iter().map(|(_, code)| code.to_string());
+        observed.rejects.get_or_insert_default().extend(reasons);
+        observed.quarantined += counters.quarantined;
         if let (Some(feed), Some(rows)) = (&mut observed.feed, &merged.feed) {
             feed.extend(self.changes(layout, rows)?);
         }
@@ -332,7 +334,9 @@ impl Driver for MergeDriver {
         let now_ms = batch.at.unwrap_or(0) * 1_000;
         self.purge(now_ms);
         let mut observed = self.apply_valid(&events, now_ms).map_err(|e| sentence(&e))?;
-        observed.rejects.extend(invalid.iter().map(ToString::to_string));
+        observed.quarantined += invalid.len() as u64;
+        let reasons = invalid.iter().map(ToString::to_string);
+        observed.rejects.get_or_insert_default().extend(reasons);
         Ok(Ok(observed))
     }
 
