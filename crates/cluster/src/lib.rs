@@ -14,4 +14,4 @@ pub mod workers;
 
 pub use consensus::{Applied, Consensus};
 pub use coordinator::{BatchRequest, Coordinator, CoordinatorOptions, CoordinatorParts};
-pub use workers::{Stores, Workers};
+pub use workers::{LocalWorkers, Stores, Workers};

@@ -17,6 +17,17 @@ pub trait Workers: Debug + Send + Sync {
     async fn execute(&self, work: Work) -> Result<Manifest>;
 }
 
+/// The worker of embedded mode: executes in this process.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LocalWorkers;
+
+#[async_trait]
+impl Workers for LocalWorkers {
+    async fn execute(&self, work: Work) -> Result<Manifest> {
+        tidegate_apply::execute(&work).await
+    }
+}
+
 /// Opens the places where tables lie.
 pub trait Stores: Debug + Send + Sync {
     /// The root of a table at a location, as the replicated state holds it.

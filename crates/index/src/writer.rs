@@ -240,7 +240,8 @@ impl Sink {
             .put_part(PutPayload::from_bytes(Bytes::from(part)))
             .await
         {
-            return Err(self.abandon(upload, failed).await);
+            abandon(upload).await;
+            return Err(error::storage(&self.path, failed));
         }
         self.upload = Some(upload);
         Ok(())
@@ -261,7 +262,8 @@ impl Sink {
             if let Some(mut upload) = self.upload.take()
                 && let Err(failed) = upload.complete().await
             {
-                return Err(self.abandon(upload, failed).await);
+                abandon(upload).await;
+            return Err(error::storage(&self.path, failed));
             }
         }
         Ok(Some(RunDescriptor::new(
@@ -271,18 +273,12 @@ impl Sink {
             level,
         )))
     }
+}
 
-    /// Takes an upload back as far as the store can; what stays belongs to an attempt that never commits.
-    async fn abandon(
-        &self,
-        mut upload: Box<dyn MultipartUpload>,
-        failed: object_store::Error,
-    ) -> Error {
-        let cause = error::storage(&self.path, failed);
-        match upload.abort().await {
-            Ok(()) | Err(_) => cause,
-        }
-    }
+/// Takes an upload back as far as the store can; what stays belongs to an attempt that never commits, and
+/// the failure that ended the upload is the one to report.
+async fn abandon(mut upload: Box<dyn MultipartUpload>) {
+    let _ = upload.abort().await;
 }
 
 /// An entry of the index names a file that the table does not know.

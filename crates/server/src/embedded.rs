@@ -10,7 +10,7 @@ use tidegate_change::{Error, Result, TableVersion};
 use tidegate_cluster::catalog::Catalog;
 use tidegate_cluster::metadata::NodeId;
 use tidegate_cluster::metadata::single::{SingleMember, SingleMemberOptions};
-use tidegate_cluster::{Consensus, Coordinator, CoordinatorOptions, CoordinatorParts, Workers};
+use tidegate_cluster::{LocalWorkers, Consensus, Coordinator, CoordinatorOptions, CoordinatorParts, Workers};
 use tidegate_delta::store::StepHook;
 
 use crate::description::{HistoryLine, TableDescription, TableListing};
@@ -37,6 +37,12 @@ pub struct OpenOptions {
     pub wait_lock: bool,
     /// Called around every durable step.
     pub step_hook: Option<Arc<dyn StepHook>>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self::new(Arc::new(LocalWorkers))
+    }
 }
 
 impl OpenOptions {

@@ -22,3 +22,4 @@ pub use lake::Lake;
 pub use reader::Reader;
 pub use source::SourceArgument;
 pub use tidegate_change::{Error, Result};
+pub use tidegate_decode::FileFormat;
