@@ -30,6 +30,14 @@ impl Binary {
         Ok(Self { scratch, local, clock: Cell::new(None) })
     }
 
+    /// The binary on a directory that stays.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn at(local: &Path) -> anyhow::Result<Self> {
+        Ok(Self { local: local.to_owned(), ..Self::new()? })
+    }
+
     /// The directory that `--local` names.
     #[must_use]
     pub fn local(&self) -> &Path {

@@ -11,6 +11,7 @@ use tidegate_change::TableSpec;
 
 use crate::csv::{self, Cell};
 use crate::difference::{Difference, WHOLE_ROW};
+use crate::harness::{EventFile, Harness};
 use crate::postgres::{self, Kind};
 use crate::workspace;
 
@@ -36,6 +37,8 @@ pub struct Capture {
     truth: &'static str,
     /// The moments, in order; the last one is the end.
     pub stages: &'static [Stage],
+    /// Whether a table is given the records of its topic alone; else all, of which its spec picks its own.
+    by_topic: bool,
 }
 
 const fn stage(name: &'static str, records: Option<usize>) -> Stage {
@@ -55,6 +58,7 @@ pub const PG_DEFAULT: Capture = Capture {
         stage("3_after_incremental", Some(441)),
         stage("5_final", None),
     ],
+    by_topic: false,
 };
 
 /// Decimals, times and intervals as text.
@@ -70,6 +74,7 @@ pub const PG_STRING: Capture = Capture {
         stage("3_after_incremental", Some(405)),
         stage("5_final", None),
     ],
+    by_topic: false,
 };
 
 /// Many records without their schema.
@@ -79,6 +84,7 @@ pub const LARGE_PG: Capture = Capture {
     events: "events.nosch.jsonl.zst",
     truth: "",
     stages: &[stage("truth_mid", Some(191_080)), stage("truth_final", None)],
+    by_topic: true,
 };
 
 /// A table of a capture with its spec, and what its columns are at the source.
@@ -153,6 +159,51 @@ impl Capture {
         if path.try_exists()? { Ok(Some(std::fs::read_to_string(path)?)) } else { Ok(None) }
     }
 
+    /// The moment at the end.
+    #[must_use]
+    pub fn last_stage(&self) -> Stage {
+        self.stages.last().copied().unwrap_or(stage("", None))
+    }
+
+    /// The records that a table is given.
+    #[must_use]
+    pub fn records_for<'a>(&self, table: &CapturedTable, lines: &'a [String]) -> Vec<&'a str> {
+        let topic = format!(".{}", table.spec.source.table.as_deref().unwrap_or_default());
+        let mut records: Vec<&str> = lines.iter().map(String::as_str).collect();
+        if self.by_topic {
+            records.retain(|line| topic_of(line).ends_with(&topic));
+        }
+        records
+    }
+
+    /// Creates a table and applies the capture to it, a batch a stage; what differs at each of them.
+    ///
+    /// # Errors
+    /// When Tidegate refuses something or a dump cannot be read.
+    pub fn replay(
+        &self,
+        tidegate: &dyn Harness,
+        table: &CapturedTable,
+        lines: &[String],
+    ) -> Result<Vec<Difference>> {
+        let name = &table.spec.name;
+        tidegate.create(&table.text)?;
+        let mut differences = Vec::new();
+        let mut applied = 0;
+        for stage in self.stages {
+            let until = stage.records.unwrap_or(lines.len());
+            let records = self.records_for(table, lines.get(applied..until).context("too short")?);
+            applied = until;
+            let file = EventFile::json_lines("events.jsonl", records);
+            tidegate.apply(name, stage.name, &[file]).with_context(|| format!("{name}, {}", stage.name))?;
+            differences.extend(self.differences(*stage, table, &tidegate.read(name, None)?)?);
+            if let Some(spec) = self.altered_spec(name, *stage)? {
+                tidegate.alter(name, &spec)?;
+            }
+        }
+        Ok(differences)
+    }
+
     /// Compares a table with the source's dump of a moment. A moment without a dump of the table is one at
     /// which the source did not have it.
     ///
@@ -211,6 +262,11 @@ impl Capture {
         let columns: Vec<&str> = header.iter().map(|name| table.renamed(name)).collect();
         records.iter().map(|record| table.source_row(&columns, record)).collect()
     }
+}
+
+fn topic_of(line: &str) -> &str {
+    let named = line.split_once("\"topic\":\"").and_then(|(_, rest)| rest.split_once('"'));
+    named.map_or("", |(topic, _)| topic)
 }
 
 /// Rows in canonical form by canonical key.

@@ -3,7 +3,8 @@
 //!
 //! - [`workspace`]: where things lie: the repository, the binary, the Python with the other readers.
 //! - [`rust_source`]: just enough of Rust's syntax to check the style of the sources.
-//! - [`harness`]: what a test asks of Tidegate; [`binary`] answers it by the command line.
+//! - [`harness`]: what a test asks of Tidegate; [`binary`] answers it by the command line, [`embedded`] in
+//!   this process.
 //! - [`case`]: the scenario cases of `tests/cases`.
 //! - [`value`]: JSON values in a canonical, typed form, so that rows compare as bags.
 //! - [`csv`], [`postgres`]: the dumps of a source database.
@@ -14,6 +15,7 @@ pub mod capture;
 pub mod case;
 pub mod csv;
 pub mod difference;
+pub mod embedded;
 pub mod harness;
 pub mod postgres;
 pub mod rust_source;

@@ -81,7 +81,7 @@ pub struct Function {
     pub name: String,
     /// First line of the signature.
     pub line: usize,
-    /// Lines from the signature to the closing brace.
+    /// Lines of code of the body, with its braces.
     pub lines: usize,
 }
 
@@ -100,7 +100,8 @@ pub fn functions(code: &str) -> Vec<Function> {
         let body = signature.find(['{', ';']).filter(|at| signature[*at..].starts_with('{'));
         if let (false, Some(body)) = (name.is_empty(), body) {
             let line = code[..at].matches('\n').count() + 1;
-            let lines = signature[..block_end(signature, body)].matches('\n').count() + 1;
+            let inside = &signature[body..block_end(signature, body)];
+            let lines = inside.lines().filter(|line| !line.trim().is_empty()).count();
             found.push(Function { name, line, lines });
         }
     }
@@ -140,6 +141,24 @@ pub fn without_tests(code: &str) -> String {
     kept
 }
 
+/// The modules in files of their own that only tests see, as the start of their paths, told by the file
+/// that declares them.
+#[must_use]
+pub fn test_modules(path: &str, code: &str) -> Vec<String> {
+    let stem = path.trim_end_matches(".rs");
+    let folder = match stem.rsplit_once('/') {
+        Some((folder, "lib" | "mod" | "main")) => folder,
+        _ => stem,
+    };
+    let declared = code.split("#[cfg(test)]").skip(1).filter_map(|rest| {
+        let (declaration, _) = rest.split_once([';', '{'])?;
+        let is_file = rest.get(declaration.len()..)?.starts_with(';');
+        let name = declaration.trim().rsplit_once("mod ")?.1;
+        is_file.then(|| format!("{folder}/{name}"))
+    });
+    declared.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,7 +176,14 @@ mod tests {
     #[test]
     fn functions_have_their_length() {
         let found = functions(&code_of(SOURCE));
-        assert_eq!(found[0], Function { name: "one".into(), line: 1, lines: 5 });
+        assert_eq!(found[0], Function { name: "one".into(), line: 1, lines: 4 });
         assert_eq!(found.len(), 2);
+    }
+
+    #[test]
+    fn modules_of_tests_are_told_by_their_declaration() {
+        let code = "mod a;\n#[cfg(test)]\nmod b_test;\n#[cfg(test)]\nmod inline {}\n";
+        assert_eq!(test_modules("crates/x/src/lib.rs", code), ["crates/x/src/b_test"]);
+        assert_eq!(test_modules("crates/x/src/y.rs", code), ["crates/x/src/y/b_test"]);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use anyhow::{Result, ensure};
 use tidegate_tests::binary::Binary;
 use tidegate_tests::case::{self, Case};
+use tidegate_tests::embedded::InProcess;
 use tidegate_tests::workspace;
 
 /// Seeds of shuffling, splitting and duplicating for each order-free case.
@@ -48,6 +49,6 @@ fn order_free_cases_pass_in_any_order_and_batching() -> Result<()> {
     let mut cases = case::discover(&workspace::tests_dir("cases"))?;
     cases.retain(|case| case.order_free);
     check_all(&cases, |case| {
-        (0..SEEDS).try_for_each(|seed| case.run_shuffled(&Binary::new()?, seed))
+        (0..SEEDS).try_for_each(|seed| case.run_shuffled(&InProcess::new()?, seed))
     })
 }

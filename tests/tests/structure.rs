@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
-use tidegate_tests::rust_source::{code_of, functions, without_tests};
+use tidegate_tests::rust_source::{code_of, functions, test_modules, without_tests};
 use tidegate_tests::workspace;
 
 /// Most lines of a source file, of a function, of ARCHITECTURE.md.
@@ -195,10 +195,15 @@ fn product_code_neither_prints_nor_unwraps() -> Result<()> {
     let printing = ["println!", "eprintln!", "print!", "eprint!"];
     let panicking = [".unwrap()", "dbg!", "todo!", "unimplemented!", "panic!"];
     let mut problems = Vec::new();
-    for (path, text) in rust_sources()? {
+    let sources = rust_sources()?;
+    let of_tests: Vec<String> =
+        sources.iter().flat_map(|(path, text)| test_modules(path, &code_of(text))).collect();
+    for (path, text) in sources {
         let product = path.starts_with("crates/") && path.contains("/src/");
-        let tests_only = path.ends_with("_test.rs") || path.ends_with("/tests.rs") || path.contains("/tests/");
-        if !product || tests_only || path.starts_with("crates/simulation/") {
+        let stem = path.trim_end_matches(".rs");
+        let of_test = |module: &String| stem == module || path.starts_with(&format!("{module}/"));
+        let of_tests = stem.ends_with("_tests") || of_tests.iter().any(of_test);
+        if !product || of_tests || path.starts_with("crates/simulation/") {
             continue;
         }
         let code = without_tests(&code_of(&text));
