@@ -301,5 +301,5 @@ fn lower_first(text: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "compiled_test.rs"]
+#[path = "compiled_tests.rs"]
 mod tests;

@@ -118,5 +118,5 @@ fn with_way_out(error: Error) -> Error {
 }
 
 #[cfg(test)]
-#[path = "changes_test.rs"]
+#[path = "changes_tests.rs"]
 mod tests;

@@ -139,5 +139,5 @@ fn cut(rows: Rows, visible: SchemaRef) -> Rows {
 }
 
 #[cfg(test)]
-#[path = "read_test.rs"]
+#[path = "read_tests.rs"]
 mod tests;

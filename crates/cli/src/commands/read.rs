@@ -52,7 +52,8 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<()> {
         (Some(version), None) => Some(parse_version("--version", version)?),
         (None, Some(time)) => {
             let time = parse_time_ms("--timestamp", time)?;
-            Some(reader.log(table)?.version_at(time).await?)
+            let version = reader.log(table)?.version_at(time).await;
+            Some(version.map_err(|error| error.context(format!("table {table}")))?)
         }
         (None, None) => None,
     };
