@@ -104,7 +104,7 @@ impl TableDefinition {
                 actions.push(Action::Domain(domain.clone()));
             }
             (None, Some(_)) => {
-                actions.push(Action::Domain(DomainMetadata::unset(CLUSTERING_DOMAIN)))
+                actions.push(Action::Domain(DomainMetadata::unset(CLUSTERING_DOMAIN)));
             }
             _ => {}
         }
@@ -198,7 +198,8 @@ fn refuse_mapped_partitions(
     if mapping.is_none() || spec.spec.partition_by.is_empty() {
         return Ok(());
     }
-    let column = forbidden_column(&crate::schema::columns_of_arrow(arrow)?).unwrap_or_default();
+    let columns = crate::schema::columns_of_arrow(arrow)?;
+    let column = forbidden_column(&columns).unwrap_or_default();
     let table = &spec.spec.name;
     let message = format!(
         "table {table}: column {column:?} has a character that no partitioned table may have in a name"

@@ -238,7 +238,7 @@ fn sparse_columns_are_in_a_file_only_when_a_row_needs_them() {
         let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(
             file.bytes.clone(),
         );
-        let schema = reader.unwrap().schema().clone();
+        let schema = Arc::clone(reader.unwrap().schema());
         schema
             .fields()
             .iter()

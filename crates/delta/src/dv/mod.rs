@@ -3,8 +3,7 @@
 //! - [`DeletionVector`]: the set of row positions and its bytes (RoaringBitmapArray, portable form).
 //! - [`read`] checks size, checksum and count; [`write_packed`] puts many vectors into one file, whose
 //!   UUID (version 8) says which attempt wrote it.
-//! - Storage type is always `u` in the table's root on write; `p` inside the table and `i` are read too,
-//!   since other engines write them.
+//! - Storage type is always `u` in the table's root on write; `i` is read too, since other engines write it.
 //!
 //! Source: Delta protocol, "Deletion Vectors" and "Deletion Vector Format".
 

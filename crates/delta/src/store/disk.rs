@@ -86,7 +86,7 @@ impl Disk {
             match made {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                    self.create_directories(directory)?
+                    self.create_directories(directory)?;
                 }
                 Err(e) => return Err(e),
                 Ok(file) => {

@@ -110,7 +110,8 @@ async fn bytes_are_durable_before_the_name_is_there() {
     use StepKind::{Append, CreateDirectory, CreateTemporary, Delete, Link, Sync, SyncDirectory};
     let directory = tempfile::tempdir().unwrap();
     let recorder = Arc::new(Recorder::default());
-    let store = LocalStore::new(directory.path()).with_hook(Some(recorder.clone()));
+    let recorder_hook: Arc<dyn StepHook> = Arc::<Recorder>::clone(&recorder);
+    let store = LocalStore::new(directory.path()).with_hook(Some(recorder_hook));
     create(&store, "log/0", "x").await.unwrap();
     let steps = recorder.steps.lock().unwrap().clone();
     // The first try finds no directory.
