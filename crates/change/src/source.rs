@@ -8,6 +8,7 @@ use arrow::array::{ArrayRef, RecordBatch, StructArray};
 use arrow::buffer::BooleanBuffer;
 
 use crate::Code;
+use crate::spec::OnInvalid;
 
 /// What the envelope of a format says of an event; flat sources say nothing and are all `Unspecified`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,6 +53,8 @@ pub struct InvalidEvent {
     pub detail: String,
     /// The record as JSON text, for the rejects table only.
     pub raw: String,
+    /// What happens to the event; None = the spec's `on_invalid`, Some where `on_unrepresentable` rules (R-K9).
+    pub policy: Option<OnInvalid>,
 }
 
 /// Records that are no row events, by class.

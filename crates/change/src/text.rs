@@ -1,1 +1,0 @@
-//! Text to typed values and back, exactly (R-K8).

@@ -1,0 +1,273 @@
+//! Inputs cut into chunks of whole records, so that decoding can go on in parallel.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tidegate_change::{Code, Error, Result};
+
+use crate::flat::{CsvBoundary, CsvRecords};
+use crate::input::{FileFormat, Input, Opened, identify};
+use crate::parquet_file::{ParquetCutter, ParquetFile};
+use crate::plan::{DecodePlan, Envelope};
+
+/// Bytes of text in a chunk, about.
+const CHUNK_BYTES: usize = 8 << 20;
+/// Longest line or CSV record.
+const RECORD_BYTES_MAX: usize = 64 << 20;
+/// Lines at a chunk's end that are searched for the first half of a key change.
+const PAIR_LINES: usize = 4;
+
+/// A part of an input: whole records with their place.
+#[derive(Debug)]
+pub struct Chunk {
+    pub(crate) name: Arc<str>,
+    pub(crate) content: Content,
+    pub(crate) first_row: u64,
+    pub(crate) first_line: u64,
+}
+
+#[derive(Debug)]
+pub(crate) enum Content {
+    Lines(Bytes),
+    Csv { header: Arc<[String]>, bytes: Bytes },
+    Parquet { file: ParquetFile, row_group: usize },
+}
+
+impl Chunk {
+    /// Number of the first record in the file, from 0.
+    #[must_use]
+    pub fn first_row(&self) -> u64 {
+        self.first_row
+    }
+
+    /// Bytes of text that the chunk holds; 0 where it only points into a file.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match &self.content {
+            Content::Lines(bytes) | Content::Csv { bytes, .. } => bytes.len(),
+            Content::Parquet { .. } => 0,
+        }
+    }
+}
+
+/// The chunks of an input, in order.
+pub struct Chunks {
+    name: Arc<str>,
+    cutter: Cutter,
+    row: u64,
+    line: u64,
+    failed: bool,
+}
+
+enum Cutter {
+    Lines { text: TextCutter, envelope: Envelope },
+    Csv { text: TextCutter, header: Option<Arc<[String]>> },
+    Parquet(ParquetCutter),
+}
+
+impl std::fmt::Debug for Chunks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Chunks").field("name", &self.name).field("row", &self.row).finish()
+    }
+}
+
+/// Opens an input of a table's source; `name` is its name in messages and in `_source_file`.
+///
+/// # Errors
+/// `UNSUPPORTED` for a kind of file that this build does not read; `INVALID_RECORD` for a file that
+/// contradicts its format; `IO` when it cannot be read.
+pub fn open(
+    plan: &DecodePlan,
+    format: Option<FileFormat>,
+    name: &str,
+    input: Input,
+) -> Result<Chunks> {
+    let cutter = match identify(format, name, input)? {
+        Opened::Text(FileFormat::Csv, reader) => {
+            Cutter::Csv { text: TextCutter::new(reader), header: None }
+        }
+        Opened::Text(_, reader) => {
+            Cutter::Lines { text: TextCutter::new(reader), envelope: plan.envelope }
+        }
+        Opened::Parquet(input) => {
+            Cutter::Parquet(ParquetCutter::new(input).map_err(|e| e.context(name))?)
+        }
+    };
+    Ok(Chunks { name: name.into(), cutter, row: 0, line: 1, failed: false })
+}
+
+impl Iterator for Chunks {
+    type Item = Result<Chunk>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let next = self.cut().map_err(|e| e.context(format!("{} line {}", self.name, self.line)));
+        self.failed = next.is_err();
+        next.transpose()
+    }
+}
+
+impl Chunks {
+    fn cut(&mut self) -> Result<Option<Chunk>> {
+        match &mut self.cutter {
+            Cutter::Lines { text, envelope } => {
+                let pairs = *envelope == Envelope::Debezium;
+                let find = |bytes: &[u8], _: bool| line_boundary(bytes, pairs);
+                let Some(bytes) = text.next(find)? else { return Ok(None) };
+                let lines = count_lines(&bytes);
+                let rows = if pairs { lines } else { lines - count_blank(&bytes) };
+                Ok(Some(self.chunk(Content::Lines(bytes), rows, lines)))
+            }
+            Cutter::Csv { text, header } => {
+                let header = match header {
+                    Some(header) => Arc::clone(header),
+                    None => {
+                        let first = |bytes: &[u8], _: bool| CsvBoundary::first(bytes);
+                        let Some(bytes) = text.next(first)? else { return Ok(None) };
+                        let names = parse_header(&bytes)?;
+                        self.line += count_lines(&bytes);
+                        *header = Some(Arc::clone(&names));
+                        names
+                    }
+                };
+                let last = |bytes: &[u8], _: bool| CsvBoundary::last(bytes);
+                let Some(bytes) = text.next(last)? else { return Ok(None) };
+                let lines = count_lines(&bytes);
+                let rows = CsvBoundary::records(&bytes);
+                Ok(Some(self.chunk(Content::Csv { header, bytes }, rows, lines)))
+            }
+            Cutter::Parquet(cutter) => {
+                let Some((file, row_group, rows)) = cutter.next() else { return Ok(None) };
+                Ok(Some(self.chunk(Content::Parquet { file, row_group }, rows, rows)))
+            }
+        }
+    }
+
+    fn chunk(&mut self, content: Content, rows: u64, lines: u64) -> Chunk {
+        let chunk = Chunk {
+            name: Arc::clone(&self.name),
+            content,
+            first_row: self.row,
+            first_line: self.line,
+        };
+        self.row += rows;
+        self.line += lines;
+        chunk
+    }
+}
+
+/// Reads text and cuts it where a callback finds the end of a record.
+struct TextCutter {
+    reader: Box<dyn Read + Send>,
+    rest: Vec<u8>,
+    started: bool,
+    ended: bool,
+}
+
+impl TextCutter {
+    fn new(reader: Box<dyn Read + Send>) -> Self {
+        Self { reader, rest: Vec::new(), started: false, ended: false }
+    }
+
+    /// The next piece. `find` gets the text at hand and says how much of it is whole records.
+    fn next(&mut self, find: impl Fn(&[u8], bool) -> usize) -> Result<Option<Bytes>> {
+        let mut wanted = CHUNK_BYTES;
+        loop {
+            self.fill(wanted)?;
+            if self.rest.is_empty() {
+                return Ok(None);
+            }
+            let found = find(&self.rest, self.ended);
+            if self.ended && (found == 0 || found == self.rest.len()) {
+                return Ok(Some(std::mem::take(&mut self.rest).into()));
+            }
+            if found > 0 {
+                let tail = self.rest.split_off(found);
+                return Ok(Some(std::mem::replace(&mut self.rest, tail).into()));
+            }
+            if self.rest.len() >= RECORD_BYTES_MAX {
+                let message = "a record is longer than 64 MiB";
+                return Err(Error::new(Code::ResourceExhausted, message));
+            }
+            wanted = self.rest.len().saturating_mul(2);
+        }
+    }
+
+    fn fill(&mut self, wanted: usize) -> Result<()> {
+        let missing = wanted.saturating_sub(self.rest.len());
+        if self.ended || missing == 0 {
+            return Ok(());
+        }
+        self.rest.reserve(missing);
+        let limit = u64::try_from(missing).unwrap_or(u64::MAX);
+        let read = self.reader.by_ref().take(limit).read_to_end(&mut self.rest);
+        let read = read.map_err(|e| Error::io("input", e))?;
+        self.ended = read < missing;
+        if !self.started {
+            self.started = true;
+            if self.rest.starts_with(b"\xef\xbb\xbf") {
+                self.rest.drain(..3);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The end of the last whole line; with `pairs` not between the halves of a key change, which only
+/// their place ties together once a sink has dropped the headers.
+fn line_boundary(bytes: &[u8], pairs: bool) -> usize {
+    let end = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |last| last + 1);
+    if !pairs {
+        return end;
+    }
+    let mut cut = end;
+    for _ in 0..PAIR_LINES {
+        let head = bytes.get(..cut.saturating_sub(1)).unwrap_or_default();
+        let start = head.iter().rposition(|b| *b == b'\n').map_or(0, |last| last + 1);
+        let line = bytes.get(start..cut).unwrap_or_default();
+        if contains(line, b"\"op\":\"d\"") {
+            return if start > 0 { start } else { end };
+        }
+        let null = line.trim_ascii().len() <= 4 || contains(line, b":null}") && line.len() < 4096;
+        if !null || start == 0 {
+            break;
+        }
+        cut = start;
+    }
+    end
+}
+
+fn contains(line: &[u8], word: &[u8]) -> bool {
+    line.windows(word.len()).any(|window| window == word)
+}
+
+fn count_lines(bytes: &[u8]) -> u64 {
+    let ends = bytes.iter().filter(|b| **b == b'\n').count();
+    let open = usize::from(bytes.last().is_some_and(|last| *last != b'\n'));
+    u64::try_from(ends + open).unwrap_or(u64::MAX)
+}
+
+fn count_blank(bytes: &[u8]) -> u64 {
+    let lines = bytes.split_inclusive(|b| *b == b'\n');
+    u64::try_from(lines.filter(|line| line.trim_ascii().is_empty()).count()).unwrap_or(0)
+}
+
+fn parse_header(bytes: &[u8]) -> Result<Arc<[String]>> {
+    let invalid = |what: &str| Error::new(Code::InvalidRecord, format!("CSV header {what}"));
+    let text = std::str::from_utf8(bytes).map_err(|_| invalid("is no UTF-8"))?;
+    let mut cells = Vec::new();
+    let mut records = CsvRecords::new(text);
+    if !matches!(records.next(&mut cells), Some(Ok(_))) {
+        return Err(invalid("is missing"));
+    }
+    let names: Vec<String> = cells.iter().map(|cell| cell.text.trim().to_owned()).collect();
+    let mut seen = std::collections::HashSet::new();
+    match names.iter().find(|name| name.is_empty() || !seen.insert(name.as_str())) {
+        Some(name) if name.is_empty() => Err(invalid("has a column without name")),
+        Some(name) => Err(invalid(&format!("names {name} twice"))),
+        None => Ok(names.into()),
+    }
+}

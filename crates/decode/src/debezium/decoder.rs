@@ -1,0 +1,518 @@
+//! What a record is, and the events that it makes.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use tidegate_change::Result;
+use tidegate_change::source::SourceOperation;
+use tidegate_change::text::Parsed;
+
+use super::append_typed;
+use super::key_change::{FirstHalf, old_key_header};
+use super::record::Record;
+use super::schema::{Binding, Schemas};
+use super::source_block::{SourceBlock, plain, whole};
+use crate::chunk::Chunk;
+use crate::column::{Column, Scalar};
+use crate::findings::FieldOrder;
+use crate::metadata::MetadataField;
+use crate::plan::{DecodePlan, Decoded};
+use crate::rows::{Cell, Event, Rows};
+use crate::scan::{Kind, Malformed, Raw, Scanned, Scanner};
+
+/// Most events in a batch, about: a key change is not cut.
+const BATCH_EVENTS: usize = 1 << 16;
+
+/// Decodes lines that each hold one record.
+pub(crate) fn decode_lines(plan: &DecodePlan, chunk: &Chunk, bytes: &[u8]) -> Result<Decoded> {
+    let mut decoder = Decoder {
+        plan,
+        rows: Rows::new(plan, &chunk.name)?,
+        fields: FieldOrder::new(plan),
+        key_fields: FieldOrder::new(plan),
+        values: Schemas::default(),
+        keys: Schemas::default(),
+        first_half: None,
+        offsets: Vec::new(),
+        has_metadata: plan.columns.iter().any(|column| column.metadata.is_some()),
+    };
+    let mut batches = Vec::new();
+    let lines = bytes.strip_suffix(b"\n").unwrap_or(bytes).split(|b| *b == b'\n');
+    for (place, line) in lines.enumerate() {
+        let place = u64::try_from(place).unwrap_or(u64::MAX);
+        let place = (chunk.first_row + place, chunk.first_line + place);
+        match std::str::from_utf8(line) {
+            Ok(line) => decoder.add_line(line, line, place)?,
+            Err(_) => {
+                let raw = String::from_utf8_lossy(line).into_owned();
+                decoder.rows.refuse(place.0, place.1, "no UTF-8", raw);
+            }
+        }
+        if decoder.rows.len() >= BATCH_EVENTS && decoder.first_half.is_none() {
+            batches.push(decoder.take_batch()?);
+        }
+    }
+    batches.push(decoder.take_batch()?);
+    let findings = decoder.fields.findings();
+    findings.check_tables()?;
+    Ok(Decoded { batches, findings })
+}
+
+struct Decoder<'p> {
+    plan: &'p DecodePlan,
+    rows: Rows<'p>,
+    fields: FieldOrder<'p>,
+    /// Keys have other fields than rows, in an order of their own; what they lack is no finding.
+    key_fields: FieldOrder<'p>,
+    values: Schemas,
+    keys: Schemas,
+    first_half: Option<FirstHalf>,
+    /// Topic, partition and next offset.
+    offsets: Vec<(String, i64, i64)>,
+    has_metadata: bool,
+}
+
+/// One image of a row: its values by column, with the types that a schema gives them.
+struct Image<'a> {
+    slots: Vec<Option<Raw<'a>>>,
+    binding: Option<Arc<Binding>>,
+}
+
+impl<'a> Image<'a> {
+    fn cell(&self, column: usize) -> Cell<'_> {
+        let source = self.binding.as_ref().map(|binding| binding.types.get(column));
+        match (self.slots.get(column).copied().flatten(), source) {
+            (Some(raw), Some(Some(Some(source)))) => Cell::Typed(raw, source),
+            (Some(raw), _) => Cell::Json(raw),
+            (None, Some(_)) => Cell::NotAuthored,
+            (None, None) => Cell::Absent,
+        }
+    }
+
+    fn raw(&self, column: usize) -> Option<Raw<'a>> {
+        self.slots.get(column).copied().flatten().filter(|raw| !raw.is_null())
+    }
+}
+
+/// What is common to the events of a record.
+struct Context<'r, 'a> {
+    record: &'r Record<'a>,
+    source: &'r SourceBlock<'a>,
+    place: (u64, u64),
+    line: &'r str,
+}
+
+impl<'p> Decoder<'p> {
+    fn take_batch(&mut self) -> Result<tidegate_change::SourceBatch> {
+        let next = Rows::new(self.plan, &self.rows_file())?;
+        let mut full = std::mem::replace(&mut self.rows, next);
+        for (topic, partition, next) in self.offsets.drain(..) {
+            full.next_offsets.insert(format!("{topic}/{partition}"), next);
+        }
+        self.fields.take(full)
+    }
+
+    fn rows_file(&self) -> Arc<str> {
+        self.rows.file()
+    }
+
+    /// Adds one record; `raw` is the line as it came, where `line` was unwrapped from it.
+    fn add_line(&mut self, line: &str, raw: &str, place: (u64, u64)) -> Result<()> {
+        let Ok(record) = Record::scan(self.plan, &mut self.values, line) else {
+            self.rows.refuse(place.0, place.1, "no JSON object", raw.to_owned());
+            return Ok(());
+        };
+        if let Some(wrapped) = record.wrapped {
+            return self.add_wrapped(&record, wrapped, raw, place);
+        }
+        self.note_offset(&record);
+        if record.is_null {
+            self.rows.other.count("null");
+            return Ok(());
+        }
+        let op = plain(record.op).unwrap_or_default();
+        let operation = match op {
+            "c" | "u" => SourceOperation::Upsert,
+            "r" => SourceOperation::Copy,
+            "d" => SourceOperation::Delete,
+            "t" => SourceOperation::Truncate,
+            _ => {
+                match other_class(&record, op) {
+                    Some(class) => self.rows.other.count(class),
+                    None => {
+                        let detail = "no Debezium change event";
+                        self.rows.refuse(place.0, place.1, detail, raw.to_owned());
+                    }
+                }
+                return Ok(());
+            }
+        };
+        let Some(source) = &record.source else {
+            self.rows.refuse(place.0, place.1, "a change event without source", raw.to_owned());
+            return Ok(());
+        };
+        if self.plan.source_table.as_deref().is_some_and(|wanted| !source.is_table(wanted)) {
+            self.rows.other.count("other_table");
+            return Ok(());
+        }
+        self.note_table(source);
+        let context = Context { record: &record, source, place, line: raw };
+        let added = match operation {
+            SourceOperation::Delete => self.add_delete(&context)?,
+            SourceOperation::Truncate => self.add_truncate(&context)?,
+            _ => self.add_upsert(&context, operation)?,
+        };
+        if added.is_err() {
+            let detail = "a change event without its row";
+            self.rows.refuse(place.0, place.1, detail, raw.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Dumps of some tools hold key and value as text: they are put in as JSON and read again.
+    fn add_wrapped(
+        &mut self,
+        record: &Record<'_>,
+        wrapped: Raw<'_>,
+        raw: &str,
+        place: (u64, u64),
+    ) -> Result<()> {
+        let value = wrapped.string().filter(|text| is_document(text));
+        let Some(value) = value else {
+            self.rows.refuse(place.0, place.1, "no Debezium change event", raw.to_owned());
+            return Ok(());
+        };
+        let value = if value.trim().is_empty() { Cow::Borrowed("null") } else { value };
+        let mut line = format!("{{\"value\":{value}");
+        let key = record.key.and_then(Raw::string).filter(|text| is_document(text));
+        let key = key.as_deref().or(record.key.map(|key| key.0)).filter(|key| !key.trim().is_empty());
+        let parts = [
+            ("key", key),
+            ("topic", record.topic.map(|raw| raw.0)),
+            ("partition", record.partition.map(|raw| raw.0)),
+            ("offset", record.offset.map(|raw| raw.0)),
+            ("headers", record.headers.map(|raw| raw.0)),
+        ];
+        for (name, part) in parts {
+            if let Some(part) = part {
+                line.push_str(&format!(",\"{name}\":{part}"));
+            }
+        }
+        line.push('}');
+        match Record::scan(self.plan, &mut self.values, &line) {
+            // A value that is text again would go on for ever.
+            Ok(record) if record.wrapped.is_none() => self.add_line(&line, raw, place),
+            _ => {
+                self.rows.refuse(place.0, place.1, "no Debezium change event", raw.to_owned());
+                Ok(())
+            }
+        }
+    }
+
+    fn note_offset(&mut self, record: &Record<'_>) {
+        let (Some(topic), Some(offset)) = (plain(record.topic), whole(record.offset)) else { return };
+        let partition = whole(record.partition).unwrap_or(0);
+        let next = offset.saturating_add(1);
+        let same = |known: &&mut (String, i64, i64)| known.0 == topic && known.1 == partition;
+        match self.offsets.iter_mut().find(same) {
+            Some(known) => known.2 = known.2.max(next),
+            None => self.offsets.push((topic.to_owned(), partition, next)),
+        }
+    }
+
+    fn note_table(&mut self, source: &SourceBlock<'_>) {
+        let Some(table) = plain(source.table) else { return };
+        if !self.fields.tables.contains(table) {
+            self.fields.tables.insert(table.to_owned());
+        }
+    }
+
+    fn image<'a>(&mut self, row: Raw<'a>, binding: Option<Arc<Binding>>) -> Scanned<Image<'a>> {
+        let mut slots = vec![None; self.plan.columns.len()];
+        self.fields.object(&mut Scanner::new(row.0), &mut slots)?;
+        Ok(Image { slots, binding })
+    }
+
+    /// The key columns that a key object has, with the types of its own schema or of the row's.
+    fn key_image<'a>(
+        &mut self,
+        key: Raw<'a>,
+        row_binding: Option<Arc<Binding>>,
+    ) -> Scanned<Image<'a>> {
+        let mut payload = None;
+        let mut has_schema = false;
+        if key.kind() == Kind::Object {
+            Scanner::new(key.0).object_with(|name, scanner| {
+                match name.plain() {
+                    Some("schema") if scanner.peek() == Some(b'{') => {
+                        has_schema = true;
+                        return self.keys.scan(self.plan, scanner);
+                    }
+                    Some("payload") => payload = Some(scanner.value()?),
+                    _ => {
+                        scanner.value()?;
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        let binding = if has_schema {
+            self.keys.current().and_then(|schema| schema.row.clone())
+        } else {
+            row_binding
+        };
+        let row = payload.filter(|_| has_schema).unwrap_or(key);
+        let mut slots = vec![None; self.plan.columns.len()];
+        if row.kind() == Kind::Object {
+            self.key_fields.object(&mut Scanner::new(row.0), &mut slots)?;
+        }
+        Ok(Image { slots, binding })
+    }
+
+    fn binding(&mut self, record: &Record<'_>) -> Option<Arc<Binding>> {
+        if !record.has_schema {
+            return None;
+        }
+        let schema = self.values.current()?;
+        let binding = schema.row.clone()?;
+        if !schema.reported {
+            schema.reported = true;
+            binding.report(&mut self.fields);
+        }
+        Some(binding)
+    }
+
+    fn add_upsert(
+        &mut self,
+        context: &Context<'_, '_>,
+        operation: SourceOperation,
+    ) -> Result<Scanned<()>> {
+        let record = context.record;
+        let binding = self.binding(record);
+        let Some(after) = record.after.filter(|after| after.kind() == Kind::Object) else {
+            return Ok(Err(Malformed));
+        };
+        let Ok(image) = self.image(after, binding.clone()) else { return Ok(Err(Malformed)) };
+        let header = record.headers.and_then(old_key_header);
+        let half = self.first_half.take().filter(|_| plain(record.op) == Some("c"));
+        if let Some(header) = header {
+            let Ok(old) = self.key_image(header, binding) else { return Ok(Err(Malformed)) };
+            return self.push(context, operation, |column| image.cell(column), Some(&old)).map(Ok);
+        }
+        if let Some(half) = half.filter(|half| context.source.tie().as_ref() == Some(&half.tie)) {
+            let Ok(old) = self.key_image(Raw(&half.key), half.binding.clone()) else {
+                return Ok(Err(Malformed));
+            };
+            if self.is_other_key(&old, &image) {
+                let old = Some(&old);
+                return self.push(context, operation, |column| image.cell(column), old).map(Ok);
+            }
+        }
+        if let Some(before) = record.before.filter(|before| before.kind() == Kind::Object) {
+            let Ok(old) = self.image(before, binding) else { return Ok(Err(Malformed)) };
+            if self.is_other_key(&old, &image) {
+                self.push(context, SourceOperation::Delete, |column| old.cell(column), None)?;
+                let old = Some(&old);
+                return self.push(context, operation, |column| image.cell(column), old).map(Ok);
+            }
+        }
+        self.push(context, operation, |column| image.cell(column), None).map(Ok)
+    }
+
+    /// Whether two images have different keys; an image without its key says nothing.
+    fn is_other_key(&self, old: &Image<'_>, new: &Image<'_>) -> bool {
+        let mut differs = false;
+        for key in &self.plan.keys {
+            match (old.raw(*key), new.raw(*key)) {
+                (Some(a), Some(b)) if a == b => {}
+                (Some(_), Some(_)) => {
+                    let value = |image: &Image<'_>| {
+                        let mut column = self.plan.columns.get(*key)?.builder().ok()?;
+                        append_cell(&mut column, image.cell(*key)).ok()?;
+                        column.finish().ok()
+                    };
+                    differs |= value(old) != value(new);
+                }
+                // A key that gained a column: the old one has the column's default.
+                (None, Some(_)) if old.slots.get(*key).copied().flatten().is_none() => {}
+                _ => return false,
+            }
+        }
+        differs
+    }
+
+    fn add_delete(&mut self, context: &Context<'_, '_>) -> Result<Scanned<()>> {
+        let record = context.record;
+        let binding = self.binding(record);
+        let before = record.before.filter(|before| before.kind() == Kind::Object);
+        if before.is_none() && record.key.is_none() {
+            return Ok(Err(Malformed));
+        }
+        let row = match before {
+            Some(before) => self.image(before, binding.clone()),
+            None => Ok(Image { slots: Vec::new(), binding: binding.clone() }),
+        };
+        let key = match record.key {
+            Some(key) => self.key_image(key, binding.clone()).map(Some),
+            None => Ok(None),
+        };
+        let (Ok(row), Ok(key)) = (row, key) else { return Ok(Err(Malformed)) };
+        let columns = &self.plan.columns;
+        let is_key = |column: usize| self.plan.keys.contains(&column);
+        let from_key = |column: usize| is_key(column) && key.as_ref().is_some_and(|key| {
+            key.raw(column).is_some()
+        });
+        let cells: Vec<Cell<'_>> = (0..columns.len())
+            .map(|column| match &key {
+                Some(key) if from_key(column) => key.cell(column),
+                _ => match row.cell(column) {
+                    Cell::Absent => Cell::NotAuthored,
+                    cell => cell,
+                },
+            })
+            .collect();
+        let cell = |column: usize| cells.get(column).copied().unwrap_or(Cell::NotAuthored);
+        self.push(context, SourceOperation::Delete, cell, None)?;
+        let half = record.key.or(before).zip(context.source.tie());
+        self.first_half = half.map(|(key, tie)| FirstHalf { key: key.0.to_owned(), binding, tie });
+        Ok(Ok(()))
+    }
+
+    fn add_truncate(&mut self, context: &Context<'_, '_>) -> Result<Scanned<()>> {
+        self.first_half = None;
+        let cell = |_: usize| Cell::NotAuthored;
+        self.push(context, SourceOperation::Truncate, cell, None).map(Ok)
+    }
+
+    fn push<'c>(
+        &mut self,
+        context: &Context<'_, 'c>,
+        operation: SourceOperation,
+        cells: impl Fn(usize) -> Cell<'c>,
+        old_key: Option<&'c Image<'c>>,
+    ) -> Result<()> {
+        let plan = self.plan;
+        let record = context.record;
+        if operation != SourceOperation::Delete {
+            self.first_half = None;
+        }
+        let old_cells: Option<Vec<Cell<'c>>> =
+            old_key.map(|image| plan.keys.iter().map(|key| image.cell(*key)).collect());
+        let raw = || context.line.to_owned();
+        let event = Event {
+            row: context.place.0,
+            line: context.place.1,
+            operation,
+            position: context.source.position(operation),
+            partition: whole(record.partition),
+            offset: whole(record.offset),
+            raw: &raw,
+        };
+        let has_metadata = self.has_metadata;
+        let cell = |index: usize| {
+            let planned = plan.columns.get(index);
+            if has_metadata && let Some(field) = planned.and_then(|column| column.metadata) {
+                return Cell::Envelope(envelope_value(field, record, context.source));
+            }
+            let cell = cells(index);
+            match cell {
+                Cell::Typed(raw, source) => {
+                    let bytes = matches!(source, super::SourceType::Bytes);
+                    if plan.placeholder.matches(raw, bytes) { Cell::NotAuthored } else { cell }
+                }
+                Cell::Json(raw) => {
+                    let bytes = planned
+                        .is_some_and(|c| c.data_type == arrow::datatypes::DataType::Binary);
+                    if plan.placeholder.matches(raw, bytes) { Cell::NotAuthored } else { cell }
+                }
+                other => other,
+            }
+        };
+        self.rows.push(&event, cell, old_cells.as_deref())
+    }
+}
+
+fn append_cell(column: &mut Column, cell: Cell<'_>) -> Parsed<()> {
+    match cell {
+        Cell::Typed(raw, source) => append_typed(column, raw, source),
+        Cell::Json(raw) => column.append_json(raw),
+        _ => {
+            column.append_null();
+            Ok(())
+        }
+    }
+}
+
+fn is_document(text: &str) -> bool {
+    text.trim().is_empty() || Scanner::document(text).is_ok()
+}
+
+/// The class of a record that is no row event.
+fn other_class(record: &Record<'_>, op: &str) -> Option<&'static str> {
+    let signs = &record.signs;
+    if op == "m" || (op.is_empty() && signs.message) {
+        Some("message")
+    } else if !op.is_empty() {
+        None
+    } else if signs.ddl {
+        Some("schema_change")
+    } else if signs.status && signs.id {
+        Some("transaction")
+    } else if record.ts_ms.is_some() && !signs.other && record.after.is_none() {
+        Some("heartbeat")
+    } else {
+        None
+    }
+}
+
+fn envelope_value<'a>(
+    field: MetadataField,
+    record: &Record<'a>,
+    source: &SourceBlock<'a>,
+) -> Option<Scalar<'a>> {
+    let long = |raw| whole(raw).map(Scalar::Integer);
+    let word = |raw| plain(raw).map(Scalar::Text);
+    match field {
+        MetadataField::Op => word(record.op),
+        MetadataField::Lsn => source.lsn().map(Scalar::Integer),
+        MetadataField::CommitTime => {
+            let micros = whole(source.ts_us);
+            let micros = micros.or_else(|| whole(source.ts_ms).and_then(|ms| ms.checked_mul(1000)));
+            micros.map(|micros| Scalar::Timestamp { micros, zoned: true })
+        }
+        MetadataField::TsMs => long(record.ts_ms),
+        MetadataField::SourceTsMs => long(source.ts_ms),
+        MetadataField::TxId => long(source.tx_id),
+        MetadataField::TransactionId => transaction_id(record.transaction?).map(Scalar::Text),
+        MetadataField::Connector => word(source.connector),
+        MetadataField::Database => word(source.db),
+        MetadataField::Schema => word(source.schema),
+        MetadataField::Table => word(source.table),
+        MetadataField::Snapshot => word(source.snapshot),
+        MetadataField::Sequence => word(source.sequence),
+        MetadataField::Gtid => word(source.gtid),
+        MetadataField::File => word(source.file),
+        MetadataField::Pos => long(source.pos),
+        MetadataField::Row => long(source.row),
+        MetadataField::CommitLsn => word(source.commit_lsn),
+        MetadataField::ChangeLsn => word(source.change_lsn),
+        MetadataField::Scn => word(source.scn),
+        MetadataField::CommitScn => word(source.commit_scn),
+        MetadataField::Topic => word(record.topic),
+        MetadataField::Partition => long(record.partition),
+        MetadataField::Offset => long(record.offset),
+    }
+}
+
+fn transaction_id(transaction: Raw<'_>) -> Option<&str> {
+    let mut id = None;
+    transaction
+        .members(|name, value| {
+            if name.plain() == Some("id") {
+                id = plain(Some(value));
+            }
+            Ok(())
+        })
+        .ok()?;
+    id
+}

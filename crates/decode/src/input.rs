@@ -1,0 +1,271 @@
+//! What an input is: format, compression, and a reader that refuses to blow up.
+
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use tidegate_change::{Code, Error, Result};
+
+/// Bytes that are looked at to tell what a file is.
+const SNIFF_BYTES: usize = 512;
+/// Decompressed bytes that are taken whatever the ratio.
+const RATIO_FREE_BYTES: u64 = 256 << 20;
+/// Most decompressed bytes for one compressed byte beyond that.
+const RATIO_MAX: u64 = 1000;
+
+/// How a file holds records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileFormat {
+    /// One JSON value a line.
+    JsonLines,
+    /// RFC 4180 with a header.
+    Csv,
+    /// Apache Parquet.
+    Parquet,
+}
+
+impl FileFormat {
+    /// The format that `--format` names.
+    ///
+    /// # Errors
+    /// `UNSUPPORTED` for `avro`, `INVALID_ARGUMENT` for an unknown word.
+    pub fn from_word(word: &str) -> Result<Self> {
+        match word.to_ascii_lowercase().as_str() {
+            "jsonl" | "json" | "ndjson" => Ok(Self::JsonLines),
+            "csv" => Ok(Self::Csv),
+            "parquet" => Ok(Self::Parquet),
+            "avro" => Err(avro()),
+            _ => Err(Error::new(Code::InvalidArgument, format!("file format {word:?} is unknown"))
+                .with_hint("use jsonl, csv or parquet")),
+        }
+    }
+
+    /// The format that the end of a name tells, below a compression's suffix.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        let name = name.to_ascii_lowercase();
+        let bare = [".gz", ".gzip", ".zst", ".zstd"].iter().find_map(|end| name.strip_suffix(end));
+        match bare.unwrap_or(&name).rsplit_once('.')?.1 {
+            "jsonl" | "json" | "ndjson" => Some(Self::JsonLines),
+            "csv" => Some(Self::Csv),
+            "parquet" | "parq" => Some(Self::Parquet),
+            _ => None,
+        }
+    }
+}
+
+fn avro() -> Error {
+    Error::new(Code::Unsupported, "Avro files are not read by this build")
+        .with_hint("use JSON lines, CSV or Parquet")
+}
+
+/// Where the bytes come from.
+pub enum Input {
+    /// A stream.
+    Read(Box<dyn Read + Send>),
+    /// A file, read from its start.
+    File(File),
+    /// Bytes in memory.
+    Bytes(Bytes),
+}
+
+impl std::fmt::Debug for Input {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Read(_) => "Input::Read",
+            Self::File(_) => "Input::File",
+            Self::Bytes(_) => "Input::Bytes",
+        })
+    }
+}
+
+/// An input whose format is known.
+pub(crate) enum Opened {
+    /// Decompressed text.
+    Text(FileFormat, Box<dyn Read + Send>),
+    /// A Parquet file.
+    Parquet(Input),
+}
+
+/// Tells what an input is: by content, then by name, unless `format` says it.
+pub(crate) fn identify(format: Option<FileFormat>, name: &str, input: Input) -> Result<Opened> {
+    let failed = |e| Error::io(name, e);
+    let (start, input) = peek(input).map_err(failed)?;
+    if start.starts_with(b"PAR1") || format == Some(FileFormat::Parquet) {
+        return Ok(Opened::Parquet(input));
+    }
+    let gzip = start.starts_with(&[0x1f, 0x8b]);
+    let zstd = start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]);
+    let reader = raw_reader(input);
+    let (start, reader) = if gzip || zstd {
+        let decompressed = decompress(reader, gzip).map_err(failed)?;
+        peek_reader(decompressed).map_err(failed)?
+    } else {
+        (start, reader)
+    };
+    if start.starts_with(b"Obj\x01") && format.is_none() {
+        return Err(avro().context(name));
+    }
+    if start.starts_with(b"PAR1") {
+        let mut bytes = Vec::new();
+        let mut reader = reader;
+        reader.read_to_end(&mut bytes).map_err(failed)?;
+        return Ok(Opened::Parquet(Input::Bytes(bytes.into())));
+    }
+    let format = format.or_else(|| FileFormat::from_name(name)).unwrap_or_else(|| by_text(&start));
+    Ok(Opened::Text(format, reader))
+}
+
+fn by_text(start: &[u8]) -> FileFormat {
+    match start.trim_ascii_start() {
+        [] | [b'{', ..] | [b'n', b'u', b'l', b'l', ..] => FileFormat::JsonLines,
+        _ => FileFormat::Csv,
+    }
+}
+
+fn raw_reader(input: Input) -> Box<dyn Read + Send> {
+    match input {
+        Input::Read(reader) => reader,
+        Input::File(file) => Box::new(BufReader::with_capacity(1 << 20, file)),
+        Input::Bytes(bytes) => Box::new(Cursor::new(bytes)),
+    }
+}
+
+fn peek(input: Input) -> io::Result<(Vec<u8>, Input)> {
+    match input {
+        Input::Bytes(bytes) => {
+            let start = bytes.get(..SNIFF_BYTES.min(bytes.len())).unwrap_or_default().to_vec();
+            Ok((start, Input::Bytes(bytes)))
+        }
+        Input::File(mut file) => {
+            use std::io::{Seek, SeekFrom};
+            // A pipe cannot seek; it is read as a stream then.
+            if file.seek(SeekFrom::Start(0)).is_err() {
+                let (start, reader) = peek_reader(Box::new(file))?;
+                return Ok((start, Input::Read(reader)));
+            }
+            let start = read_start(&mut file)?;
+            file.seek(SeekFrom::Start(0))?;
+            Ok((start, Input::File(file)))
+        }
+        Input::Read(reader) => {
+            let (start, reader) = peek_reader(reader)?;
+            Ok((start, Input::Read(reader)))
+        }
+    }
+}
+
+fn peek_reader(mut reader: Box<dyn Read + Send>) -> io::Result<(Vec<u8>, Box<dyn Read + Send>)> {
+    let start = read_start(&mut reader)?;
+    let whole = Cursor::new(start.clone()).chain(reader);
+    Ok((start, Box::new(whole)))
+}
+
+fn read_start(reader: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut start = Vec::with_capacity(SNIFF_BYTES);
+    let limit = u64::try_from(SNIFF_BYTES).unwrap_or(u64::MAX);
+    reader.by_ref().take(limit).read_to_end(&mut start)?;
+    Ok(start)
+}
+
+fn decompress(reader: Box<dyn Read + Send>, gzip: bool) -> io::Result<Box<dyn Read + Send>> {
+    let taken = Arc::new(AtomicU64::new(0));
+    let counted = Counted { reader, taken: Arc::clone(&taken) };
+    let inner: Box<dyn Read + Send> = if gzip {
+        Box::new(flate2::read::MultiGzDecoder::new(BufReader::with_capacity(1 << 18, counted)))
+    } else {
+        Box::new(zstd::stream::read::Decoder::new(counted)?)
+    };
+    Ok(Box::new(Guarded { inner, taken, given: 0 }))
+}
+
+struct Counted {
+    reader: Box<dyn Read + Send>,
+    taken: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.reader.read(buffer)?;
+        self.taken.fetch_add(u64::try_from(count).unwrap_or(u64::MAX), Ordering::Relaxed);
+        Ok(count)
+    }
+}
+
+/// Stops a small file that claims to be a huge one.
+struct Guarded {
+    inner: Box<dyn Read + Send>,
+    taken: Arc<AtomicU64>,
+    given: u64,
+}
+
+impl Read for Guarded {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.given = self.given.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
+        let taken = self.taken.load(Ordering::Relaxed);
+        if self.given > RATIO_FREE_BYTES && self.given > taken.saturating_mul(RATIO_MAX) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "compressed data expands beyond 1000 times its size",
+            ));
+        }
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn text_of(format: Option<FileFormat>, name: &str, bytes: Vec<u8>) -> (FileFormat, String) {
+        match identify(format, name, Input::Bytes(bytes.into())).unwrap() {
+            Opened::Text(format, mut reader) => {
+                let mut text = String::new();
+                reader.read_to_string(&mut text).unwrap();
+                (format, text)
+            }
+            Opened::Parquet(_) => panic!("taken for Parquet"),
+        }
+    }
+
+    #[test]
+    fn compression_is_told_by_content_whatever_the_name() {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(b"{}\n").unwrap();
+        let gzip = gzip.finish().unwrap();
+        let zstd = zstd::encode_all(&b"{}\n"[..], 1).unwrap();
+        for bytes in [gzip, zstd, b"{}\n".to_vec()] {
+            assert_eq!(text_of(None, "x", bytes), (FileFormat::JsonLines, "{}\n".into()));
+        }
+    }
+
+    #[test]
+    fn names_tell_the_format_below_the_compression() {
+        assert_eq!(FileFormat::from_name("a/b.JSONL.zst"), Some(FileFormat::JsonLines));
+        assert_eq!(FileFormat::from_name("b.csv.gz"), Some(FileFormat::Csv));
+        assert_eq!(FileFormat::from_name("b"), None);
+        assert_eq!(text_of(None, "x", b"a,b\n".to_vec()).0, FileFormat::Csv);
+        assert_eq!(text_of(Some(FileFormat::Csv), "x.jsonl", vec![]).0, FileFormat::Csv);
+    }
+
+    #[test]
+    fn a_decompression_bomb_is_stopped() {
+        let zeros = vec![0u8; 64 << 20];
+        let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+        for _ in 0..5 {
+            encoder.write_all(&zeros).unwrap();
+        }
+        let bomb = encoder.finish().unwrap();
+        let Opened::Text(_, mut reader) =
+            identify(None, "x", Input::Bytes(bomb.into())).unwrap()
+        else {
+            panic!("taken for Parquet")
+        };
+        assert!(io::copy(&mut reader, &mut io::sink()).is_err());
+    }
+}
