@@ -47,13 +47,20 @@ pub async fn write_changes(
             return Err(Error::internal("changes without their type"));
         }
         for (partition, rows) in split_by_partition(schema, batch)? {
-            partitions.entry(partition).or_default().push(schema.to_physical(&rows)?);
+            partitions
+                .entry(partition)
+                .or_default()
+                .push(schema.to_physical(&rows)?);
         }
     }
     let mut files = Vec::with_capacity(partitions.len());
     for (number, (partition, rows)) in (first_number..).zip(partitions) {
         let name = names::change_file(attempt, number);
-        let relative = format!("{}/{}{name}", names::CHANGE_DIRECTORY, partition.directory());
+        let relative = format!(
+            "{}/{}{name}",
+            names::CHANGE_DIRECTORY,
+            partition.directory()
+        );
         let Some(first) = rows.first() else { continue };
         let size = write_file(root, &relative, &rows, first.schema()).await?;
         files.push(CdcFile {
@@ -84,7 +91,9 @@ async fn write_file(
         .set_compression(Compression::ZSTD(level))
         .set_max_row_group_bytes(Some(64 << 20))
         .build();
-    let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
+    let options = ArrowWriterOptions::new()
+        .with_properties(properties)
+        .with_skip_arrow_metadata(true);
     let mut writer =
         ArrowWriter::try_new_with_options(Vec::new(), schema, options).map_err(failed)?;
     let mut upload = crate::upload::Upload::new(root, relative)?;

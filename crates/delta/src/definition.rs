@@ -13,7 +13,9 @@ use crate::actions::{
     Action, CLUSTERING_DOMAIN, DomainMetadata, Format, Metadata, Protocol, SPEC_DOMAIN,
 };
 use crate::log::TableSnapshot;
-use crate::schema::{Assigned, Column, TableSchema, assign, needs_mapping, uses_type, was_widened};
+use crate::schema::{
+    Assigned, Column, TableSchema, assign, forbidden_column, needs_mapping, uses_type, was_widened,
+};
 
 /// Names of the table properties that Tidegate sets.
 pub mod properties {
@@ -78,8 +80,10 @@ impl TableDefinition {
     /// All actions, for version 0.
     #[must_use]
     pub fn actions(&self) -> Vec<Action> {
-        let mut actions =
-            vec![Action::Protocol(self.protocol.clone()), Action::Metadata(self.metadata.clone())];
+        let mut actions = vec![
+            Action::Protocol(self.protocol.clone()),
+            Action::Metadata(self.metadata.clone()),
+        ];
         actions.extend(self.clustering.clone().map(Action::Domain));
         actions.push(Action::Domain(self.spec.clone()));
         actions
@@ -99,7 +103,9 @@ impl TableDefinition {
             (Some(domain), stored) if stored != Some(&domain.configuration) => {
                 actions.push(Action::Domain(domain.clone()));
             }
-            (None, Some(_)) => actions.push(Action::Domain(DomainMetadata::unset(CLUSTERING_DOMAIN))),
+            (None, Some(_)) => {
+                actions.push(Action::Domain(DomainMetadata::unset(CLUSTERING_DOMAIN)));
+            }
             _ => {}
         }
         if snapshot.domains.get(SPEC_DOMAIN) != Some(&self.spec.configuration) {
@@ -126,6 +132,7 @@ impl TableDefinition {
         let arrow = visible_schema(spec)?;
         let previous = from.map_or(&[][..], |from| from.schema().columns());
         let mapping = mapping_start(from, &arrow)?;
+        refuse_mapped_partitions(spec, &arrow, mapping)?;
         let assigned = assign(previous, &arrow, table_id, mapping)
             .map_err(|e| e.context(format!("table {name}")))?;
         let partition_columns = partition_columns(spec, &assigned.columns)?;
@@ -140,10 +147,17 @@ impl TableDefinition {
             created_time: created_ms,
             configuration: configuration(spec, &assigned, mapping.is_some(), from),
         };
-        let json = serde_json::to_string(spec)
-            .map_err(|e| Error::internal(format!("table {name}: spec has no JSON")).with_source(e))?;
+        let json = serde_json::to_string(spec).map_err(|e| {
+            Error::internal(format!("table {name}: spec has no JSON")).with_source(e)
+        })?;
         Ok(Self {
-            protocol: protocol(spec, &assigned.columns, mapping.is_some(), &clustering, from),
+            protocol: protocol(
+                spec,
+                &assigned.columns,
+                mapping.is_some(),
+                &clustering,
+                from,
+            ),
             metadata,
             clustering,
             spec: DomainMetadata::set(SPEC_DOMAIN, json),
@@ -163,12 +177,34 @@ fn visible_schema(spec: &ResolvedSpec) -> Result<Schema> {
 fn mapping_start(from: Option<&TableSnapshot>, arrow: &Schema) -> Result<Option<i64>> {
     let configuration = from.map(|from| &from.metadata.configuration);
     if let Some(configuration) = configuration
-        && configuration.get(properties::MAPPING_MODE).is_some_and(|mode| mode != "none")
+        && configuration
+            .get(properties::MAPPING_MODE)
+            .is_some_and(|mode| mode != "none")
     {
-        let max = configuration.get(properties::MAPPING_MAX_ID).and_then(|id| id.parse().ok());
+        let max = configuration
+            .get(properties::MAPPING_MAX_ID)
+            .and_then(|id| id.parse().ok());
         return Ok(Some(max.unwrap_or(0)));
     }
     Ok(needs_mapping(&crate::schema::columns_of_arrow(arrow)?).then_some(0))
+}
+
+/// DuckDB reads NULL for the partition columns of a table with column mapping, whatever their names.
+fn refuse_mapped_partitions(
+    spec: &ResolvedSpec,
+    arrow: &Schema,
+    mapping: Option<i64>,
+) -> Result<()> {
+    if mapping.is_none() || spec.spec.partition_by.is_empty() {
+        return Ok(());
+    }
+    let columns = crate::schema::columns_of_arrow(arrow)?;
+    let column = forbidden_column(&columns).unwrap_or_default();
+    let table = &spec.spec.name;
+    let message = format!(
+        "table {table}: column {column:?} has a character that no partitioned table may have in a name"
+    );
+    Err(Error::new(Code::InvalidSpec, message).with_hint("rename it under source.columns"))
 }
 
 fn partition_columns(spec: &ResolvedSpec, columns: &[Column]) -> Result<Vec<String>> {
@@ -178,7 +214,10 @@ fn partition_columns(spec: &ResolvedSpec, columns: &[Column]) -> Result<Vec<Stri
     }
     for name in wanted {
         if !columns.iter().any(|column| column.name == *name) {
-            let message = format!("table {}: partition column {name} is not stored", spec.spec.name);
+            let message = format!(
+                "table {}: partition column {name} is not stored",
+                spec.spec.name
+            );
             return Err(Error::new(Code::UnknownColumn, message));
         }
     }
@@ -206,13 +245,19 @@ fn clustering(
         return None;
     }
     let configuration = json!({ "clusteringColumns": names, "domainName": CLUSTERING_DOMAIN });
-    Some(DomainMetadata::set(CLUSTERING_DOMAIN, configuration.to_string()))
+    Some(DomainMetadata::set(
+        CLUSTERING_DOMAIN,
+        configuration.to_string(),
+    ))
 }
 
 /// Whether Delta keeps lower and upper bounds of values of the type.
 pub(crate) fn has_bounds(data_type: &DataType) -> bool {
     data_type.is_numeric()
-        || matches!(data_type, DataType::Utf8 | DataType::Date32 | DataType::Timestamp(..))
+        || matches!(
+            data_type,
+            DataType::Utf8 | DataType::Date32 | DataType::Timestamp(..)
+        )
 }
 
 fn protocol(
@@ -233,7 +278,15 @@ fn protocol(
         reader.insert("timestampNtz".into());
     }
     let mut writer = reader.clone();
-    writer.extend(["appendOnly", "invariants", "domainMetadata", "inCommitTimestamp"].map(str::to_owned));
+    writer.extend(
+        [
+            "appendOnly",
+            "invariants",
+            "domainMetadata",
+            "inCommitTimestamp",
+        ]
+        .map(str::to_owned),
+    );
     if spec.spec.change_data_feed != FeedMode::False {
         writer.insert("changeDataFeed".into());
     }
@@ -259,16 +312,27 @@ fn configuration(
     is_mapped: bool,
     from: Option<&TableSnapshot>,
 ) -> BTreeMap<String, String> {
-    let mut set = from.map(|from| from.metadata.configuration.clone()).unwrap_or_default();
+    let mut set = from
+        .map(|from| from.metadata.configuration.clone())
+        .unwrap_or_default();
     let mut put = |name: &str, value: String| set.insert(name.to_owned(), value);
     let feed = spec.spec.change_data_feed != FeedMode::False;
     put(properties::DELETION_VECTORS, "true".into());
     put(properties::IN_COMMIT_TIMESTAMPS, "true".into());
     put(properties::CHANGE_DATA_FEED, feed.to_string());
-    put(properties::DELETED_FILE_RETENTION, interval(spec.spec.deleted_file_retention));
+    put(
+        properties::DELETED_FILE_RETENTION,
+        interval(spec.spec.deleted_file_retention),
+    );
     put(properties::LOG_RETENTION, interval(spec.spec.log_retention));
-    put(properties::CHECKPOINT_INTERVAL, spec.spec.checkpoint.commits.max(1).to_string());
-    let keys = assigned.columns.iter().filter(|column| spec.spec.keys.contains(&column.name));
+    put(
+        properties::CHECKPOINT_INTERVAL,
+        spec.spec.checkpoint.commits.max(1).to_string(),
+    );
+    let keys = assigned
+        .columns
+        .iter()
+        .filter(|column| spec.spec.keys.contains(&column.name));
     let keys: Vec<String> = keys.map(|column| quoted(&column.name)).collect();
     if !keys.is_empty() {
         put(properties::STATS_COLUMNS, keys.join(","));
@@ -287,7 +351,11 @@ fn configuration(
 fn quoted(name: &str) -> String {
     let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         && !name.starts_with(|c: char| c.is_ascii_digit());
-    if is_plain { name.to_owned() } else { format!("`{}`", name.replace('`', "``")) }
+    if is_plain {
+        name.to_owned()
+    } else {
+        format!("`{}`", name.replace('`', "``"))
+    }
 }
 
 fn interval(retention: Retention) -> String {

@@ -103,15 +103,27 @@ mod tests {
     #[test]
     fn the_chain_tells_full_from_refused_from_lost() {
         assert_eq!(of(io::ErrorKind::StorageFull), Code::StorageFull);
-        assert_eq!(of(io::ErrorKind::ReadOnlyFilesystem), Code::PermissionDenied);
+        assert_eq!(
+            of(io::ErrorKind::ReadOnlyFilesystem),
+            Code::PermissionDenied
+        );
         assert_eq!(of(io::ErrorKind::NotFound), Code::NotFound);
         assert_eq!(of(io::ErrorKind::TimedOut), Code::Io);
     }
 
     #[test]
     fn parquet_errors_show_the_store_s_cause() {
-        let lost = object_store::Error::NotFound { path: "p".into(), source: "gone".into() };
-        assert_eq!(parquet("f", ParquetError::External(Box::new(lost))).code(), Code::NotFound);
-        assert_eq!(parquet("f", ParquetError::General("bad".into())).code(), Code::Corrupt);
+        let lost = object_store::Error::NotFound {
+            path: "p".into(),
+            source: "gone".into(),
+        };
+        assert_eq!(
+            parquet("f", ParquetError::External(Box::new(lost))).code(),
+            Code::NotFound
+        );
+        assert_eq!(
+            parquet("f", ParquetError::General("bad".into())).code(),
+            Code::Corrupt
+        );
     }
 }

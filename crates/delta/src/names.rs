@@ -90,11 +90,18 @@ pub fn attempt_of(path: &str) -> Option<AttemptId> {
     if directory.starts_with(PRIVATE_DIRECTORY) && name.ends_with(".json") {
         return parse_attempt(directory.rsplit_once('/')?.1);
     }
-    let stem = name.strip_suffix(".parquet").or_else(|| name.strip_suffix(".run"))?;
+    let stem = name
+        .strip_suffix(".parquet")
+        .or_else(|| name.strip_suffix(".run"))?;
     let numbered = stem.rsplit_once('-')?.0;
     let attempt = match directory.starts_with(PRIVATE_DIRECTORY) {
         true => numbered,
-        false => numbered.split_once('-').filter(|(kind, _)| ["l0", "l1", "l2", "cdc"].contains(kind))?.1,
+        false => {
+            numbered
+                .split_once('-')
+                .filter(|(kind, _)| ["l0", "l1", "l2", "cdc"].contains(kind))?
+                .1
+        }
     };
     parse_attempt(attempt)
 }
@@ -105,7 +112,10 @@ fn parse_attempt(text: &str) -> Option<AttemptId> {
         return None;
     }
     let writer = WriterId(u32::from_str_radix(writer, 16).ok()?);
-    Some(AttemptId { writer, index: index.parse().ok()? })
+    Some(AttemptId {
+        writer,
+        index: index.parse().ok()?,
+    })
 }
 
 #[cfg(test)]
@@ -114,7 +124,10 @@ mod tests {
 
     #[test]
     fn every_name_tells_its_attempt() {
-        let attempt = AttemptId { writer: WriterId(0xab), index: 12 };
+        let attempt = AttemptId {
+            writer: WriterId(0xab),
+            index: 12,
+        };
         let vector = crate::dv::file_name(crate::dv::file_uuid(attempt, 3).unwrap());
         let names = [
             format!("c=1/{}", data_file(FileLevel::Fresh, attempt, 0)),
@@ -129,6 +142,9 @@ mod tests {
             assert_eq!(attempt_of(&name), Some(attempt), "{name}");
         }
         assert_eq!(attempt_of("part-00000-abc.c000.snappy.parquet"), None);
-        assert_eq!(attempt_of("deletion_vector_61d16c75-6994-46b7-a15b-8b538852e50e.bin"), None);
+        assert_eq!(
+            attempt_of("deletion_vector_61d16c75-6994-46b7-a15b-8b538852e50e.bin"),
+            None
+        );
     }
 }

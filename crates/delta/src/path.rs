@@ -69,7 +69,9 @@ pub fn decode(encoded: &str) -> Result<String> {
     while let Some((first, tail)) = rest.split_first() {
         if *first == b'%' {
             let digits = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-            let byte = digits.and_then(|hex| u8::from_str_radix(hex, 16).ok()).ok_or_else(damaged)?;
+            let byte = digits
+                .and_then(|hex| u8::from_str_radix(hex, 16).ok())
+                .ok_or_else(damaged)?;
             bytes.push(byte);
             rest = tail.get(2..).unwrap_or_default();
         } else {
@@ -89,7 +91,10 @@ mod tests {
         let directory = partition_directory([("c d", Some("a:b/c%é")), ("n", None)]);
         assert_eq!(directory, "c d=a%3Ab%2Fc%25é/n=__HIVE_DEFAULT_PARTITION__/");
         let encoded = encode(&directory);
-        assert_eq!(encoded, "c%20d=a%253Ab%252Fc%2525%C3%A9/n=__HIVE_DEFAULT_PARTITION__/");
+        assert_eq!(
+            encoded,
+            "c%20d=a%253Ab%252Fc%2525%C3%A9/n=__HIVE_DEFAULT_PARTITION__/"
+        );
         assert_eq!(decode(&encoded).unwrap(), directory);
     }
 

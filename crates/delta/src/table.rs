@@ -24,7 +24,10 @@ impl TableRoot {
 
     /// The table in a local directory.
     pub fn local(directory: impl Into<std::path::PathBuf>) -> Self {
-        Self::new(Arc::new(crate::store::LocalStore::new(directory)), Path::default())
+        Self::new(
+            Arc::new(crate::store::LocalStore::new(directory)),
+            Path::default(),
+        )
     }
 
     /// The store.
@@ -58,7 +61,11 @@ impl TableRoot {
     /// `NOT_FOUND` when there is none, else what the store says.
     pub async fn read(&self, relative: &str) -> Result<Bytes> {
         let location = self.location(relative)?;
-        let result = self.store.get(&location).await.map_err(|e| storage(&location, e))?;
+        let result = self
+            .store
+            .get(&location)
+            .await
+            .map_err(|e| storage(&location, e))?;
         result.bytes().await.map_err(|e| storage(&location, e))
     }
 
@@ -79,7 +86,10 @@ impl TableRoot {
     /// What the store says.
     pub async fn write(&self, relative: &str, bytes: impl Into<PutPayload>) -> Result<()> {
         let location = self.location(relative)?;
-        let put = self.store.put_opts(&location, bytes.into(), PutMode::Overwrite.into()).await;
+        let put = self
+            .store
+            .put_opts(&location, bytes.into(), PutMode::Overwrite.into())
+            .await;
         put.map(|_| ()).map_err(|e| storage(&location, e))
     }
 

@@ -24,7 +24,13 @@ pub(crate) struct Upload {
 impl Upload {
     pub(crate) fn new(root: &TableRoot, relative: &str) -> Result<Self> {
         let location = root.location(relative)?;
-        Ok(Self { root: root.clone(), location, buffer: Vec::new(), multipart: None, bytes: 0 })
+        Ok(Self {
+            root: root.clone(),
+            location,
+            buffer: Vec::new(),
+            multipart: None,
+            bytes: 0,
+        })
     }
 
     /// Takes the bytes out of an encoder's buffer and sends them once they fill a part.
@@ -35,7 +41,11 @@ impl Upload {
         } else {
             self.buffer.append(buffer);
         }
-        if self.buffer.len() >= PART_BYTES { self.send().await } else { Ok(()) }
+        if self.buffer.len() >= PART_BYTES {
+            self.send().await
+        } else {
+            Ok(())
+        }
     }
 
     /// Ends the file; returns its bytes.
@@ -43,7 +53,9 @@ impl Upload {
         if self.multipart.is_none() {
             let payload = PutPayload::from(Bytes::from(std::mem::take(&mut self.buffer)));
             let store = self.root.store();
-            let put = store.put_opts(&self.location, payload, PutMode::Overwrite.into()).await;
+            let put = store
+                .put_opts(&self.location, payload, PutMode::Overwrite.into())
+                .await;
             put.map_err(|e| storage(&self.location, e))?;
             return Ok(self.bytes);
         }
@@ -51,7 +63,10 @@ impl Upload {
             self.send().await?;
         }
         if let Some(mut multipart) = self.multipart.take() {
-            multipart.complete().await.map_err(|e| storage(&self.location, e))?;
+            multipart
+                .complete()
+                .await
+                .map_err(|e| storage(&self.location, e))?;
         }
         Ok(self.bytes)
     }
@@ -63,7 +78,9 @@ impl Upload {
             Some(multipart) => multipart,
             slot => {
                 let store = self.root.store();
-                let made = store.put_multipart_opts(&self.location, Default::default()).await;
+                let made = store
+                    .put_multipart_opts(&self.location, Default::default())
+                    .await;
                 slot.insert(made.map_err(failed)?)
             }
         };

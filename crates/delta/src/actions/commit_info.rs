@@ -58,7 +58,10 @@ impl From<CommitInfo> for Map<String, Value> {
                 map.insert(name.to_owned(), value);
             }
         };
-        put(IN_COMMIT_TIMESTAMP, info.in_commit_timestamp.map(Value::from));
+        put(
+            IN_COMMIT_TIMESTAMP,
+            info.in_commit_timestamp.map(Value::from),
+        );
         put(TIMESTAMP, info.timestamp.map(Value::from));
         put(OPERATION, info.operation.map(Value::from));
         // Spark's DESCRIBE HISTORY expects both maps to be there.
@@ -79,14 +82,24 @@ fn take_text(map: &mut Map<String, Value>, name: &str) -> Option<String> {
 }
 
 fn take_texts(map: &mut Map<String, Value>, name: &str) -> BTreeMap<String, String> {
-    let Some(Value::Object(entries)) = map.remove(name) else { return BTreeMap::new() };
+    let Some(Value::Object(entries)) = map.remove(name) else {
+        return BTreeMap::new();
+    };
     let text = |value: Value| match value {
         Value::String(text) => text,
         other => other.to_string(),
     };
-    entries.into_iter().map(|(name, value)| (name, text(value))).collect()
+    entries
+        .into_iter()
+        .map(|(name, value)| (name, text(value)))
+        .collect()
 }
 
 fn texts(entries: BTreeMap<String, String>) -> Value {
-    Value::Object(entries.into_iter().map(|(name, text)| (name, Value::String(text))).collect())
+    Value::Object(
+        entries
+            .into_iter()
+            .map(|(name, text)| (name, Value::String(text)))
+            .collect(),
+    )
 }

@@ -28,7 +28,10 @@ impl DeletionVectorDescriptor {
     /// Tells vectors of one file apart (Delta protocol: "Derived Fields").
     #[must_use]
     pub fn unique_id(&self) -> String {
-        let offset = self.offset.map(|offset| format!("@{offset}")).unwrap_or_default();
+        let offset = self
+            .offset
+            .map(|offset| format!("@{offset}"))
+            .unwrap_or_default();
         format!("{}{}{offset}", self.storage_type, self.path_or_inline_dv)
     }
 }
@@ -153,14 +156,21 @@ impl AddFile {
             .as_deref()
             .and_then(|stats| serde_json::from_str::<RowCount>(stats).ok())
             .and_then(|stats| stats.num_records);
-        counted.ok_or_else(|| Error::corrupt(format!("file {}: no row count in its statistics", self.path)))
+        counted.ok_or_else(|| {
+            Error::corrupt(format!(
+                "file {}: no row count in its statistics",
+                self.path
+            ))
+        })
     }
 
     /// Rows that its deletion vector deletes.
     #[must_use]
     pub fn deleted_count(&self) -> u64 {
         let vector = self.deletion_vector.as_ref();
-        vector.and_then(|vector| u64::try_from(vector.cardinality).ok()).unwrap_or(0)
+        vector
+            .and_then(|vector| u64::try_from(vector.cardinality).ok())
+            .unwrap_or(0)
     }
 
     /// The greatest sequence of its rows as JSON text, if the file says so.
@@ -206,7 +216,11 @@ impl AddFile {
 
     /// The same file with another deletion vector; its bounds are no longer tight.
     #[must_use]
-    pub fn with_deletion_vector(&self, vector: DeletionVectorDescriptor, data_change: bool) -> Self {
+    pub fn with_deletion_vector(
+        &self,
+        vector: DeletionVectorDescriptor,
+        data_change: bool,
+    ) -> Self {
         let mut next = self.clone();
         next.deletion_vector = Some(vector);
         next.data_change = data_change;
@@ -250,7 +264,10 @@ mod tests {
     fn add() -> AddFile {
         AddFile {
             path: "a%20b.parquet".into(),
-            stats: Some(r#"{"numRecords":3,"maxValues":{"n":12345678901234567890.5},"tightBounds":true}"#.into()),
+            stats: Some(
+                r#"{"numRecords":3,"maxValues":{"n":12345678901234567890.5},"tightBounds":true}"#
+                    .into(),
+            ),
             ..AddFile::default()
         }
     }
@@ -269,7 +286,10 @@ mod tests {
         assert!(stats.contains(r#""tightBounds":false"#));
         assert!(stats.contains("12345678901234567890.5"));
         assert_eq!(next.deleted_count(), 2);
-        assert_eq!(next.to_remove(5, true).deletion_vector, next.deletion_vector);
+        assert_eq!(
+            next.to_remove(5, true).deletion_vector,
+            next.deletion_vector
+        );
     }
 
     #[test]

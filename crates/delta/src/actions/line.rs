@@ -33,14 +33,14 @@ pub(crate) struct ActionLine {
 
 impl ActionLine {
     pub(crate) fn into_action(self) -> Option<Action> {
-        None.or(self.add.map(Action::Add))
-            .or(self.remove.map(Action::Remove))
-            .or(self.cdc.map(Action::Cdc))
-            .or(self.meta_data.map(Action::Metadata))
-            .or(self.protocol.map(Action::Protocol))
-            .or(self.txn.map(Action::Txn))
-            .or(self.domain_metadata.map(Action::Domain))
-            .or(self.commit_info.map(Action::CommitInfo))
+        let add = self.add.map(Action::Add);
+        add.or_else(|| self.remove.map(Action::Remove))
+            .or_else(|| self.cdc.map(Action::Cdc))
+            .or_else(|| self.meta_data.map(Action::Metadata))
+            .or_else(|| self.protocol.map(Action::Protocol))
+            .or_else(|| self.txn.map(Action::Txn))
+            .or_else(|| self.domain_metadata.map(Action::Domain))
+            .or_else(|| self.commit_info.map(Action::CommitInfo))
     }
 }
 
@@ -98,9 +98,11 @@ mod tests {
 "#;
         let actions = parse_commit("0.json", text).unwrap();
         assert_eq!(actions.len(), 4);
-        assert!(matches!(&actions[0], Action::CommitInfo(info) if info.timestamp == Some(5)
+        assert!(
+            matches!(&actions[0], Action::CommitInfo(info) if info.timestamp == Some(5)
             && info.other.contains_key("readVersion")
-            && info.operation_parameters["n"] == "3"));
+            && info.operation_parameters["n"] == "3")
+        );
         assert_eq!(actions[2], Action::Unknown("checkpointMetadata".into()));
         assert!(matches!(&actions[3], Action::Add(add) if add.partition_values["c"].is_none()));
     }
@@ -115,7 +117,11 @@ mod tests {
         let actions = vec![
             Action::CommitInfo(info),
             Action::Domain(DomainMetadata::set("tidegate.spec", "{\"a\":1}")),
-            Action::Remove(RemoveFile { path: "x".into(), data_change: true, ..RemoveFile::default() }),
+            Action::Remove(RemoveFile {
+                path: "x".into(),
+                data_change: true,
+                ..RemoveFile::default()
+            }),
         ];
         let bytes = to_bytes(&actions).unwrap();
         assert_eq!(parse_commit("0.json", &bytes).unwrap(), actions);
@@ -123,7 +129,11 @@ mod tests {
 
     #[test]
     fn damage_names_the_line() {
-        let error = parse_commit("7.json", b"{\"txn\":{\"appId\":\"a\",\"version\":1}}\n{oops\n").unwrap_err();
+        let error = parse_commit(
+            "7.json",
+            b"{\"txn\":{\"appId\":\"a\",\"version\":1}}\n{oops\n",
+        )
+        .unwrap_err();
         assert!(error.to_string().contains("7.json line 2"), "{error}");
     }
 }

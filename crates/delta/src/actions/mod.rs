@@ -80,7 +80,10 @@ pub struct Format {
 
 impl Default for Format {
     fn default() -> Self {
-        Self { provider: "parquet".into(), options: BTreeMap::new() }
+        Self {
+            provider: "parquet".into(),
+            options: BTreeMap::new(),
+        }
     }
 }
 
@@ -140,12 +143,20 @@ pub struct DomainMetadata {
 impl DomainMetadata {
     /// A domain with content.
     pub fn set(domain: impl Into<String>, configuration: impl Into<String>) -> Self {
-        Self { domain: domain.into(), configuration: configuration.into(), removed: false }
+        Self {
+            domain: domain.into(),
+            configuration: configuration.into(),
+            removed: false,
+        }
     }
 
     /// The end of a domain.
     pub fn unset(domain: impl Into<String>) -> Self {
-        Self { domain: domain.into(), configuration: String::new(), removed: true }
+        Self {
+            domain: domain.into(),
+            configuration: String::new(),
+            removed: true,
+        }
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, Int32Array, Int64Array, RecordBatch, StringArray, new_null_array};
+use arrow::array::{
+    Array, AsArray, Int32Array, Int64Array, RecordBatch, StringArray, new_null_array,
+};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use serde_json::Value;
 use tidegate_change::hidden;
@@ -18,21 +20,34 @@ fn table(fields: Vec<Field>) -> TableSchema {
 }
 
 fn plain_table() -> TableSchema {
-    table(vec![Field::new("id", DataType::Int64, true), Field::new("v", DataType::Utf8, true)])
+    table(vec![
+        Field::new("id", DataType::Int64, true),
+        Field::new("v", DataType::Utf8, true),
+    ])
 }
 
 fn file_schema(schema: &TableSchema) -> SchemaRef {
     let mut fields = schema.arrow().fields().to_vec();
-    fields.extend(hidden::fields(&DataType::Int64, false).into_iter().map(Arc::new));
+    fields.extend(
+        hidden::fields(&DataType::Int64, false)
+            .into_iter()
+            .map(Arc::new),
+    );
     Arc::new(Schema::new(fields))
 }
 
 fn batch(schema: &TableSchema, ids: std::ops::Range<i64>, floor: Option<i64>) -> RecordBatch {
     let rows = usize::try_from(ids.end - ids.start).unwrap();
-    let names = ids.clone().map(|id| format!("name {id}")).collect::<Vec<_>>();
+    let names = ids
+        .clone()
+        .map(|id| format!("name {id}"))
+        .collect::<Vec<_>>();
     let sequences = ids.clone().map(|id| id * 10).collect::<Vec<_>>();
     let file = file_schema(schema);
-    let leaves = new_null_array(file.field_with_name(hidden::LEAVES).unwrap().data_type(), rows);
+    let leaves = new_null_array(
+        file.field_with_name(hidden::LEAVES).unwrap().data_type(),
+        rows,
+    );
     RecordBatch::try_new(
         file,
         vec![
@@ -54,18 +69,32 @@ async fn written(root: &TableRoot, rows: i64) -> AddFile {
     let partition = PartitionValues::default();
     let mut writer = DataFileWriter::new(root, &schema, &partition, "d.parquet", options).unwrap();
     for start in (0..rows).step_by(3000) {
-        writer.write(&batch(&schema, start..(start + 3000).min(rows), None)).await.unwrap();
+        writer
+            .write(&batch(&schema, start..(start + 3000).min(rows), None))
+            .await
+            .unwrap();
     }
     assert_eq!(writer.rows(), u64::try_from(rows).unwrap());
     writer.finish().await.unwrap().unwrap()
 }
 
 fn ids(batch: &FileBatch) -> Vec<i64> {
-    batch.rows.column_by_name("id").unwrap().as_primitive::<Int64Type>().values().to_vec()
+    batch
+        .rows
+        .column_by_name("id")
+        .unwrap()
+        .as_primitive::<Int64Type>()
+        .values()
+        .to_vec()
 }
 
 async fn read(root: &TableRoot, add: &AddFile, options: ReadOptions) -> FileBatch {
-    read_file(root, &plain_table(), add, &options).await.unwrap().collect().await.unwrap()
+    read_file(root, &plain_table(), add, &options)
+        .await
+        .unwrap()
+        .collect()
+        .await
+        .unwrap()
 }
 
 #[tokio::test]
@@ -76,15 +105,32 @@ async fn positions_are_read_sparse_and_dense() {
     let projection = file_schema(&plain_table());
     for step in [1usize, 7, 2_499] {
         let positions: Vec<u32> = (0..25_000).step_by(step).collect();
-        let found = read(&root, &add, ReadOptions::at(Arc::clone(&projection), positions.clone())).await;
+        let found = read(
+            &root,
+            &add,
+            ReadOptions::at(Arc::clone(&projection), positions.clone()),
+        )
+        .await;
         assert_eq!(found.positions, positions);
-        assert_eq!(ids(&found), positions.iter().map(|p| i64::from(*p)).collect::<Vec<_>>());
+        assert_eq!(
+            ids(&found),
+            positions.iter().map(|p| i64::from(*p)).collect::<Vec<_>>()
+        );
     }
-    let none = read(&root, &add, ReadOptions::at(Arc::clone(&projection), Vec::new())).await;
+    let none = read(
+        &root,
+        &add,
+        ReadOptions::at(Arc::clone(&projection), Vec::new()),
+    )
+    .await;
     assert_eq!(none.rows.num_rows(), 0);
     for bad in [vec![25_000], vec![2, 1], vec![1, 1]] {
         let options = ReadOptions::at(Arc::clone(&projection), bad);
-        assert!(read_file(&root, &plain_table(), &add, &options).await.is_err());
+        assert!(
+            read_file(&root, &plain_table(), &add, &options)
+                .await
+                .is_err()
+        );
     }
 }
 
@@ -92,14 +138,21 @@ async fn positions_are_read_sparse_and_dense() {
 async fn few_rows_read_few_bytes() {
     let directory = tempfile::tempdir().unwrap();
     let counted = counting::CountingStore::new(directory.path());
-    let root = TableRoot::new(Arc::new(counted.clone()), object_store::path::Path::default());
+    let root = TableRoot::new(
+        Arc::new(counted.clone()),
+        object_store::path::Path::default(),
+    );
     let add = written(&root, 200_000).await;
     let projection = file_schema(&plain_table());
     let before = counted.bytes();
     let found = read(&root, &add, ReadOptions::at(projection, vec![150_000])).await;
     assert_eq!(ids(&found), [150_000]);
     let bytes = counted.bytes() - before;
-    assert!(bytes < u64::try_from(add.size).unwrap() / 4, "{bytes} of {}", add.size);
+    assert!(
+        bytes < u64::try_from(add.size).unwrap() / 4,
+        "{bytes} of {}",
+        add.size
+    );
 }
 
 #[tokio::test]
@@ -108,17 +161,28 @@ async fn dead_rows_are_left_out_unless_asked_for() {
     let root = TableRoot::local(directory.path());
     let add = written(&root, 10_000).await;
     let dead = DeletionVector::from_positions((0..10_000).filter(|p| p % 3 == 0 || *p < 9_000));
-    let attempt = tidegate_change::AttemptId { writer: tidegate_change::WriterId(1), index: 1 };
-    let descriptor = dv::write_packed(&root, attempt, 0, std::slice::from_ref(&dead)).await.unwrap();
+    let attempt = tidegate_change::AttemptId {
+        writer: tidegate_change::WriterId(1),
+        index: 1,
+    };
+    let descriptor = dv::write_packed(&root, attempt, 0, std::slice::from_ref(&dead))
+        .await
+        .unwrap();
     let add = add.with_deletion_vector(descriptor[0].clone(), true);
     let projection = Arc::new(Schema::new(vec![Field::new("id", DataType::Int64, true)]));
     let live = read(&root, &add, ReadOptions::live(Arc::clone(&projection))).await;
-    assert_eq!(live.positions.len(), 10_000 - usize::try_from(dead.len()).unwrap());
+    assert_eq!(
+        live.positions.len(),
+        10_000 - usize::try_from(dead.len()).unwrap()
+    );
     assert!(live.positions.iter().all(|p| !dead.contains(u64::from(*p))));
     let mut some = ReadOptions::live(Arc::clone(&projection));
     some.rows = RowSelection::Positions(vec![0, 9_001, 9_003]);
     assert_eq!(read(&root, &add, some).await.positions, [9_001]);
-    assert_eq!(ids(&read(&root, &add, ReadOptions::at(projection, vec![0])).await), [0]);
+    assert_eq!(
+        ids(&read(&root, &add, ReadOptions::at(projection, vec![0])).await),
+        [0]
+    );
 }
 
 #[tokio::test]
@@ -133,10 +197,19 @@ async fn lost_columns_read_null_in_the_order_asked_for() {
     ]);
     let mut fields = later.arrow().fields().to_vec();
     fields.reverse();
-    fields.insert(0, Arc::new(Field::new(hidden::SEQUENCE, DataType::Int64, true)));
+    fields.insert(
+        0,
+        Arc::new(Field::new(hidden::SEQUENCE, DataType::Int64, true)),
+    );
     fields.push(Arc::new(Field::new(hidden::FLOOR, DataType::Int64, true)));
     let options = ReadOptions::at(Arc::new(Schema::new(fields)), vec![3]);
-    let found = read_file(&root, &later, &add, &options).await.unwrap().collect().await.unwrap().rows;
+    let found = read_file(&root, &later, &add, &options)
+        .await
+        .unwrap()
+        .collect()
+        .await
+        .unwrap()
+        .rows;
     assert_eq!(found.column(0).as_primitive::<Int64Type>().value(0), 30);
     assert_eq!(found.column(1).as_string::<i32>().value(0), "name 3");
     assert_eq!(found.column(2).as_primitive::<Int64Type>().value(0), 3);
@@ -149,17 +222,41 @@ fn sparse_columns_are_in_a_file_only_when_a_row_needs_them() {
     let options = WriterOptions::new(vec!["id".into()], 5);
     let encode = |floor| {
         let rows = batch(&schema, 0..3, floor);
-        encode_file(&schema, &PartitionValues::default(), "x.parquet", &options, &[rows]).unwrap().unwrap()
+        encode_file(
+            &schema,
+            &PartitionValues::default(),
+            "x.parquet",
+            &options,
+            &[rows],
+        )
+        .unwrap()
+        .unwrap()
     };
     let (plain, sparse) = (encode(None), encode(Some(4)));
     assert!(!plain.add.is_sparse() && sparse.add.is_sparse());
     let names = |file: &EncodedFile| {
-        let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file.bytes.clone());
-        let schema = reader.unwrap().schema().clone();
-        schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>()
+        let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(
+            file.bytes.clone(),
+        );
+        let schema = Arc::clone(reader.unwrap().schema());
+        schema
+            .fields()
+            .iter()
+            .map(|field| field.name().clone())
+            .collect::<Vec<_>>()
     };
     assert_eq!(names(&plain), ["id", "v", hidden::SEQUENCE, hidden::SCHEMA]);
-    assert_eq!(names(&sparse), ["id", "v", hidden::SEQUENCE, hidden::FLOOR, hidden::LEAVES, hidden::SCHEMA]);
+    assert_eq!(
+        names(&sparse),
+        [
+            "id",
+            "v",
+            hidden::SEQUENCE,
+            hidden::FLOOR,
+            hidden::LEAVES,
+            hidden::SCHEMA
+        ]
+    );
     let nothing = encode_file(&schema, &PartitionValues::default(), "x", &options, &[]).unwrap();
     assert!(nothing.is_none());
 }
@@ -170,7 +267,13 @@ fn statistics_bound_the_key() {
     let mut options = WriterOptions::new(vec!["id".into(), "v".into()], 5);
     options.is_clustered = true;
     let batches = [batch(&schema, 5..9, None), batch(&schema, 0..3, None)];
-    let file = encode_file(&schema, &PartitionValues::default(), "x.parquet", &options, &batches);
+    let file = encode_file(
+        &schema,
+        &PartitionValues::default(),
+        "x.parquet",
+        &options,
+        &batches,
+    );
     let add = file.unwrap().unwrap().add;
     let stats: Value = serde_json::from_str(add.stats.as_deref().unwrap()).unwrap();
     let expected = serde_json::json!({
@@ -201,7 +304,13 @@ fn bounds_hold_where_text_is_cut_or_rounded() {
         ],
     );
     let options = WriterOptions::new(vec!["s".into(), "t".into(), "f".into()], 5);
-    let file = encode_file(&schema, &PartitionValues::default(), "x", &options, &[rows.unwrap()]);
+    let file = encode_file(
+        &schema,
+        &PartitionValues::default(),
+        "x",
+        &options,
+        &[rows.unwrap()],
+    );
     let stats = file.unwrap().unwrap().add.stats.unwrap();
     let stats: Value = serde_json::from_str(&stats).unwrap();
     assert_eq!(stats["minValues"]["s"], "é".repeat(64));
@@ -217,10 +326,20 @@ async fn private_files_are_read_back_by_position() {
     let schema = plain_table();
     let rows = batch(&schema, 0..5000, Some(1));
     let path = "_tidegate/state/s.parquet";
-    let bytes = write_rows(&root, path, &rows.schema(), std::slice::from_ref(&rows)).await.unwrap();
+    let bytes = write_rows(&root, path, &rows.schema(), std::slice::from_ref(&rows))
+        .await
+        .unwrap();
     assert!(bytes > 0);
-    let all = read_rows(&root, path, None, RowSelection::All).await.unwrap().collect().await.unwrap();
-    assert_eq!(arrow::compute::concat_batches(&rows.schema(), &all).unwrap(), rows);
+    let all = read_rows(&root, path, None, RowSelection::All)
+        .await
+        .unwrap()
+        .collect()
+        .await
+        .unwrap();
+    assert_eq!(
+        arrow::compute::concat_batches(&rows.schema(), &all).unwrap(),
+        rows
+    );
     let some = RowSelection::Positions(vec![4999]);
     let mut file = read_rows(&root, path, Some(&["id"]), some).await.unwrap();
     let (found, positions) = file.next_batch().await.unwrap().unwrap();
@@ -270,7 +389,10 @@ mod counting {
 
     impl CountingStore {
         pub(super) fn new(path: &std::path::Path) -> Self {
-            Self { inner: LocalStore::new(path), bytes: Arc::default() }
+            Self {
+                inner: LocalStore::new(path),
+                bytes: Arc::default(),
+            }
         }
 
         pub(super) fn bytes(&self) -> u64 {
@@ -305,7 +427,8 @@ mod counting {
 
         async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
             let result = self.inner.get_opts(location, options).await?;
-            self.bytes.fetch_add(result.range.end - result.range.start, Ordering::Relaxed);
+            self.bytes
+                .fetch_add(result.range.end - result.range.start, Ordering::Relaxed);
             Ok(result)
         }
 

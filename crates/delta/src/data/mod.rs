@@ -7,14 +7,14 @@
 //! Data files hold hidden columns (`__tidegate_…`) beside the visible ones; readers that go by the
 //! table's schema do not see them.
 
+#[cfg(test)]
+mod data_test;
 mod object;
 mod plain;
 mod reader;
 mod scan;
 mod stats;
 mod writer;
-#[cfg(test)]
-mod data_test;
 
 pub use plain::{RowsFile, read_rows, write_rows};
 pub use reader::{FileBatch, FileStream, ReadOptions, RowSelection, read_file};

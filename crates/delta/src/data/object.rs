@@ -27,7 +27,11 @@ pub(crate) struct ObjectReader {
 impl ObjectReader {
     /// The file at a location; one of unknown size costs one more request.
     pub(crate) fn new(store: Arc<dyn ObjectStore>, location: Path, size: Option<u64>) -> Self {
-        Self { store, location, size: size.filter(|size| *size > 0) }
+        Self {
+            store,
+            location,
+            size: size.filter(|size| *size > 0),
+        }
     }
 }
 

@@ -38,8 +38,8 @@ pub async fn write_rows(
         .set_max_row_group_bytes(Some(64 << 20))
         .build();
     let mut upload = Upload::new(root, relative)?;
-    let mut writer = ArrowWriter::try_new(Vec::new(), Arc::clone(schema), Some(properties))
-        .map_err(failed)?;
+    let mut writer =
+        ArrowWriter::try_new(Vec::new(), Arc::clone(schema), Some(properties)).map_err(failed)?;
     for batch in batches {
         writer.write(batch).map_err(failed)?;
         upload.take(writer.inner_mut()).await?;
@@ -72,9 +72,14 @@ pub async fn read_rows(
     let file = OpenFile::open(root, relative, None, positions.as_ref().map(Vec::len)).await?;
     let places = match columns {
         None => (0..file.schema().fields().len()).collect(),
-        Some(names) => names.iter().filter_map(|name| file.schema().index_of(name).ok()).collect(),
+        Some(names) => names
+            .iter()
+            .filter_map(|name| file.schema().index_of(name).ok())
+            .collect(),
     };
-    Ok(RowsFile { scan: file.scan(places, positions, BATCH_ROWS)? })
+    Ok(RowsFile {
+        scan: file.scan(places, positions, BATCH_ROWS)?,
+    })
 }
 
 impl RowsFile {

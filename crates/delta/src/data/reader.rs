@@ -111,7 +111,10 @@ pub async fn read_file(
     let positions = match &options.rows {
         RowSelection::All => None,
         RowSelection::Positions(positions) => {
-            let live = positions.iter().copied().filter(|position| !dead.contains(u64::from(*position)));
+            let live = positions
+                .iter()
+                .copied()
+                .filter(|position| !dead.contains(u64::from(*position)));
             Some(live.collect::<Vec<u32>>())
         }
     };
@@ -134,8 +137,15 @@ impl FileStream {
         let mut columns = Vec::new();
         let mut origins = Vec::with_capacity(options.projection.fields().len());
         for field in options.projection.fields() {
-            let origin = origin(schema, add, file.schema(), field.name(), field.data_type(), &mut columns)
-                .map_err(|e| e.context(format!("file {relative} column {}", field.name())))?;
+            let origin = origin(
+                schema,
+                add,
+                file.schema(),
+                field.name(),
+                field.data_type(),
+                &mut columns,
+            )
+            .map_err(|e| e.context(format!("file {relative} column {}", field.name())))?;
             origins.push(origin);
         }
         // The scan yields columns in the file's order, whatever the order of the projection.
@@ -149,7 +159,13 @@ impl FileStream {
         }
         let scan = file.scan(columns, positions, options.batch_rows)?;
         let projection = Arc::clone(&options.projection);
-        Ok(Self { scan, name: format!("file {relative}"), projection, origins, dead })
+        Ok(Self {
+            scan,
+            name: format!("file {relative}"),
+            projection,
+            origins,
+            dead,
+        })
     }
 
     /// The next rows; None behind the last. Batches are never empty.
@@ -198,10 +214,16 @@ impl FileStream {
         let (Some(first), Some(last)) = (positions.first(), positions.last()) else {
             return Ok((batch, positions));
         };
-        if self.dead.count_between(u64::from(*first), u64::from(*last) + 1) == 0 {
+        if self
+            .dead
+            .count_between(u64::from(*first), u64::from(*last) + 1)
+            == 0
+        {
             return Ok((batch, positions));
         }
-        let live = positions.iter().map(|position| !self.dead.contains(u64::from(*position)));
+        let live = positions
+            .iter()
+            .map(|position| !self.dead.contains(u64::from(*position)));
         let live: arrow::array::BooleanArray = live.map(Some).collect();
         let kept = arrow::compute::filter_record_batch(&batch, &live)
             .map_err(|e| error::arrow_internal("dead rows cannot be left out", e))?;
@@ -249,13 +271,19 @@ fn origin(
             physical.data_type().clone()
         }
         Some((_, logical)) => {
-            let message = format!("asked for as {wanted} where the table has {}", logical.data_type());
+            let message = format!(
+                "asked for as {wanted} where the table has {}",
+                logical.data_type()
+            );
             return Err(Error::internal(message));
         }
     };
     let physical_name = schema.physical_name(name);
     if schema.is_partition_column(name) {
-        let text = add.partition_values.get(physical_name).and_then(Option::as_deref);
+        let text = add
+            .partition_values
+            .get(physical_name)
+            .and_then(Option::as_deref);
         return Ok((Origin::Constant(parse_value(wanted, text)?), physical_type));
     }
     Ok(match file.index_of(physical_name) {
@@ -263,7 +291,10 @@ fn origin(
             columns.push(place);
             (Origin::File(columns.len() - 1), physical_type)
         }
-        Err(_) => (Origin::Constant(arrow::array::new_null_array(wanted, 1)), physical_type),
+        Err(_) => (
+            Origin::Constant(arrow::array::new_null_array(wanted, 1)),
+            physical_type,
+        ),
     })
 }
 

@@ -52,7 +52,11 @@ impl OpenFile {
     ) -> Result<Self> {
         let location = root.location(relative)?;
         let reader = ObjectReader::new(Arc::clone(root.store()), location, size);
-        let policy = if positions.is_some() { PageIndexPolicy::Optional } else { PageIndexPolicy::Skip };
+        let policy = if positions.is_some() {
+            PageIndexPolicy::Optional
+        } else {
+            PageIndexPolicy::Skip
+        };
         // Types follow from the file's own schema: other engines' hints name types of no use here.
         let options = ArrowReaderOptions::new()
             .with_skip_arrow_metadata(true)
@@ -62,7 +66,11 @@ impl OpenFile {
             .await
             .map_err(|e| error::parquet(format!("file {relative}"), e))?;
         let name = format!("file {relative}");
-        Ok(Self { builder, name, is_indexed: positions.is_some() })
+        Ok(Self {
+            builder,
+            name,
+            is_indexed: positions.is_some(),
+        })
     }
 
     pub(crate) fn schema(&self) -> &SchemaRef {
@@ -83,7 +91,10 @@ impl OpenFile {
         let total = self.rows();
         let name = self.name;
         let mask = ProjectionMask::roots(self.builder.parquet_schema(), columns);
-        let mut builder = self.builder.with_projection(mask).with_batch_size(batch_rows);
+        let mut builder = self
+            .builder
+            .with_projection(mask)
+            .with_batch_size(batch_rows);
         let wanted = match positions {
             None => Wanted::All(0),
             Some(positions) => {
@@ -100,17 +111,27 @@ impl OpenFile {
             }
         };
         let stream = builder.build().map_err(|e| error::parquet(&name, e))?;
-        Ok(Scan { stream, name, wanted })
+        Ok(Scan {
+            stream,
+            name,
+            wanted,
+        })
     }
 }
 
 fn check_positions(name: &str, positions: &[u32], total: usize) -> Result<()> {
-    let is_ascending = positions.windows(2).all(|pair| matches!(pair, [a, b] if a < b));
-    let is_inside = positions.last().is_none_or(|last| usize::try_from(*last).is_ok_and(|p| p < total));
+    let is_ascending = positions
+        .windows(2)
+        .all(|pair| matches!(pair, [a, b] if a < b));
+    let is_inside = positions
+        .last()
+        .is_none_or(|last| usize::try_from(*last).is_ok_and(|p| p < total));
     if is_ascending && is_inside {
         return Ok(());
     }
-    Err(Error::internal(format!("{name}: row positions are not ascending or behind its {total} rows")))
+    Err(Error::internal(format!(
+        "{name}: row positions are not ascending or behind its {total} rows"
+    )))
 }
 
 impl Scan {
@@ -122,7 +143,11 @@ impl Scan {
             {
                 return Ok(None);
             }
-            let next = self.stream.try_next().await.map_err(|e| error::parquet(&self.name, e))?;
+            let next = self
+                .stream
+                .try_next()
+                .await
+                .map_err(|e| error::parquet(&self.name, e))?;
             let Some(batch) = next else { return Ok(None) };
             let count = u32::try_from(batch.num_rows()).unwrap_or(u32::MAX);
             match &mut self.wanted {
@@ -158,6 +183,8 @@ impl Scan {
 
 impl std::fmt::Debug for Scan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scan").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Scan")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }

@@ -38,9 +38,15 @@ struct ColumnStats {
 impl StatsCollector {
     /// A collector for columns by physical name.
     pub(super) fn new(columns: impl IntoIterator<Item = String>) -> Self {
-        let column =
-            |physical_name| ColumnStats { physical_name, nulls: 0, bounds: Vec::new() };
-        Self { columns: columns.into_iter().map(column).collect(), rows: 0 }
+        let column = |physical_name| ColumnStats {
+            physical_name,
+            nulls: 0,
+            bounds: Vec::new(),
+        };
+        Self {
+            columns: columns.into_iter().map(column).collect(),
+            rows: 0,
+        }
     }
 
     /// Rows so far.
@@ -51,7 +57,9 @@ impl StatsCollector {
     pub(super) fn add(&mut self, physical: &RecordBatch) {
         self.rows += u64::try_from(physical.num_rows()).unwrap_or_default();
         for stats in &mut self.columns {
-            let Some(column) = physical.column_by_name(&stats.physical_name) else { continue };
+            let Some(column) = physical.column_by_name(&stats.physical_name) else {
+                continue;
+            };
             stats.nulls += u64::try_from(column.null_count()).unwrap_or_default();
             if has_bounds(column.data_type()) {
                 stats.bounds.extend(bounds(column));
@@ -136,9 +144,14 @@ fn bound_json(array: &ArrayRef, is_upper: bool) -> Option<Value> {
         DataType::Timestamp(TimeUnit::Microsecond, zone) => {
             let micros = array.as_primitive::<TimestampMicrosecondType>().value(0);
             // Readers expect milliseconds: round outwards.
-            let millis = micros.div_euclid(1000) + i64::from(is_upper && micros.rem_euclid(1000) > 0);
+            let millis =
+                micros.div_euclid(1000) + i64::from(is_upper && micros.rem_euclid(1000) > 0);
             let time = DateTime::from_timestamp_millis(millis)?;
-            let form = if zone.is_some() { "%Y-%m-%dT%H:%M:%S%.3fZ" } else { "%Y-%m-%dT%H:%M:%S%.3f" };
+            let form = if zone.is_some() {
+                "%Y-%m-%dT%H:%M:%S%.3fZ"
+            } else {
+                "%Y-%m-%dT%H:%M:%S%.3f"
+            };
             Some(time.format(form).to_string().into())
         }
         DataType::Decimal128(..) => {
@@ -147,12 +160,18 @@ fn bound_json(array: &ArrayRef, is_upper: bool) -> Option<Value> {
         }
         DataType::Float32 | DataType::Float64 => {
             let wide = arrow::compute::cast(array, &DataType::Float64).ok()?;
-            let value = wide.as_primitive::<arrow::datatypes::Float64Type>().value(0);
+            let value = wide
+                .as_primitive::<arrow::datatypes::Float64Type>()
+                .value(0);
             Number::from_f64(value).map(Value::Number)
         }
         data_type if data_type.is_integer() => {
             let wide = arrow::compute::cast(array, &DataType::Int64).ok()?;
-            Some(wide.as_primitive::<arrow::datatypes::Int64Type>().value(0).into())
+            Some(
+                wide.as_primitive::<arrow::datatypes::Int64Type>()
+                    .value(0)
+                    .into(),
+            )
         }
         _ => None,
     }
@@ -186,9 +205,13 @@ impl GreatestSequence {
         }
         let all = arrow::compute::concat(&parts)
             .map_err(|e| Error::internal("sequences of unlike types").with_source(e))?;
-        let Some(greatest) = greatest(&all)? else { return Ok(None) };
+        let Some(greatest) = greatest(&all)? else {
+            return Ok(None);
+        };
         // A file without the tag is read where its rows' sequences matter.
-        Ok(tidegate_change::json::value_at(&greatest, 0).ok().map(|value| value.to_string()))
+        Ok(tidegate_change::json::value_at(&greatest, 0)
+            .ok()
+            .map(|value| value.to_string()))
     }
 }
 

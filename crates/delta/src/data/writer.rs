@@ -105,20 +105,33 @@ pub fn encode_file(
     batches: &[RecordBatch],
 ) -> Result<Option<EncodedFile>> {
     let is_sparse = batches.iter().any(has_sparse_rows);
-    let options = WriterOptions { is_sparse, ..options.clone() };
+    let options = WriterOptions {
+        is_sparse,
+        ..options.clone()
+    };
     let mut encoder = Encoder::new(schema, partition, name, options);
     for batch in batches {
         encoder.write(batch)?;
     }
     let relative_path = encoder.relative_path.clone();
-    let Some((bytes, mut add)) = encoder.finish()? else { return Ok(None) };
+    let Some((bytes, mut add)) = encoder.finish()? else {
+        return Ok(None);
+    };
     add.size = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
-    Ok(Some(EncodedFile { bytes: bytes.into(), add, relative_path }))
+    Ok(Some(EncodedFile {
+        bytes: bytes.into(),
+        add,
+        relative_path,
+    }))
 }
 
 fn has_sparse_rows(batch: &RecordBatch) -> bool {
-    let columns = SPARSE_COLUMNS.iter().filter_map(|name| batch.column_by_name(name));
-    columns.into_iter().any(|column| column.null_count() < column.len())
+    let columns = SPARSE_COLUMNS
+        .iter()
+        .filter_map(|name| batch.column_by_name(name));
+    columns
+        .into_iter()
+        .any(|column| column.null_count() < column.len())
 }
 
 /// Writes one data file, whose rows come sorted, with memory for one row group.
@@ -155,7 +168,9 @@ impl DataFileWriter {
     #[must_use]
     pub fn bytes(&self) -> usize {
         let writer = self.encoder.writer.as_ref();
-        writer.map_or(0, |writer| writer.bytes_written() + writer.in_progress_size())
+        writer.map_or(0, |writer| {
+            writer.bytes_written() + writer.in_progress_size()
+        })
     }
 
     /// Appends rows with the columns of the table's file schema.
@@ -173,7 +188,9 @@ impl DataFileWriter {
     /// What the store says.
     pub async fn end_row_group(&mut self) -> Result<()> {
         if let Some(writer) = &mut self.encoder.writer {
-            writer.flush().map_err(|e| error::parquet(&self.encoder.relative_path, e))?;
+            writer
+                .flush()
+                .map_err(|e| error::parquet(&self.encoder.relative_path, e))?;
         }
         self.send().await
     }
@@ -183,8 +200,13 @@ impl DataFileWriter {
     /// # Errors
     /// What the store says.
     pub async fn finish(self) -> Result<Option<AddFile>> {
-        let Self { encoder, mut upload } = self;
-        let Some((mut bytes, mut add)) = encoder.finish()? else { return Ok(None) };
+        let Self {
+            encoder,
+            mut upload,
+        } = self;
+        let Some((mut bytes, mut add)) = encoder.finish()? else {
+            return Ok(None);
+        };
         upload.take(&mut bytes).await?;
         add.size = i64::try_from(upload.finish().await?).unwrap_or(i64::MAX);
         Ok(Some(add))
@@ -192,7 +214,9 @@ impl DataFileWriter {
 
     async fn send(&mut self) -> Result<()> {
         match &mut self.encoder.writer {
-            Some(writer) if !writer.inner().is_empty() => self.upload.take(writer.inner_mut()).await,
+            Some(writer) if !writer.inner().is_empty() => {
+                self.upload.take(writer.inner_mut()).await
+            }
             _ => Ok(()),
         }
     }
@@ -218,8 +242,13 @@ impl Encoder {
         name: &str,
         options: WriterOptions,
     ) -> Self {
-        let keys = options.keys.iter().filter(|key| !schema.is_partition_column(key));
-        let keys = keys.filter_map(|key| schema.field(key)).map(|(physical, _)| physical);
+        let keys = options
+            .keys
+            .iter()
+            .filter(|key| !schema.is_partition_column(key));
+        let keys = keys
+            .filter_map(|key| schema.field(key))
+            .map(|(physical, _)| physical);
         let keys = keys.filter(|field| has_bounds(field.data_type()));
         Self {
             stats: StatsCollector::new(keys.map(|field| field.name().clone())),
@@ -239,7 +268,10 @@ impl Encoder {
         }
         let has_sparse_rows = has_sparse_rows(batch);
         if has_sparse_rows && !self.options.is_sparse {
-            let message = format!("file {}: a sparse row in a file without", self.relative_path);
+            let message = format!(
+                "file {}: a sparse row in a file without",
+                self.relative_path
+            );
             return Err(Error::internal(message));
         }
         self.has_sparse_rows |= has_sparse_rows;
@@ -254,22 +286,33 @@ impl Encoder {
         let failed = |e| error::parquet(&self.relative_path, e);
         let writer = match &mut self.writer {
             Some(writer) => writer,
-            slot => slot.insert(self.options.writer(&self.schema, physical.schema()).map_err(failed)?),
+            slot => slot.insert(
+                self.options
+                    .writer(&self.schema, physical.schema())
+                    .map_err(failed)?,
+            ),
         };
         writer.write(&physical).map_err(failed)
     }
 
     fn finish(mut self) -> Result<Option<(Vec<u8>, AddFile)>> {
-        let Some(mut writer) = self.writer.take() else { return Ok(None) };
+        let Some(mut writer) = self.writer.take() else {
+            return Ok(None);
+        };
         let mut notes = BTreeMap::new();
-        notes.insert(tags::SPARSE.to_owned(), Some(self.has_sparse_rows.to_string()));
+        notes.insert(
+            tags::SPARSE.to_owned(),
+            Some(self.has_sparse_rows.to_string()),
+        );
         if let Some(greatest) = self.sequence.finish()? {
             notes.insert(tags::MAX_SEQUENCE.to_owned(), Some(greatest));
         }
         for (name, value) in &notes {
             writer.append_key_value_metadata(KeyValue::new(name.clone(), value.clone()));
         }
-        writer.finish().map_err(|e| error::parquet(&self.relative_path, e))?;
+        writer
+            .finish()
+            .map_err(|e| error::parquet(&self.relative_path, e))?;
         let add = AddFile {
             path: path::encode(&self.relative_path),
             partition_values: self.partition.values().clone(),
@@ -298,7 +341,11 @@ impl WriterOptions {
             .set_write_batch_size(self.page_rows_max.min(1024))
             .set_max_row_group_row_count(Some(self.row_group_rows_max))
             .set_max_row_group_bytes(Some(self.row_group_bytes_max))
-            .set_created_by(format!("{}/{}", crate::actions::ENGINE, env!("CARGO_PKG_VERSION")))
+            .set_created_by(format!(
+                "{}/{}",
+                crate::actions::ENGINE,
+                env!("CARGO_PKG_VERSION")
+            ))
             // One value for nearly all rows of a file.
             .set_column_dictionary_enabled(ColumnPath::from(hidden::SCHEMA), true);
         for key in &self.keys {

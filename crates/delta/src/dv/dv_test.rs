@@ -5,7 +5,10 @@ use tidegate_change::{Code, WriterId};
 use super::*;
 
 fn attempt() -> AttemptId {
-    AttemptId { writer: WriterId(7), index: 41 }
+    AttemptId {
+        writer: WriterId(7),
+        index: 41,
+    }
 }
 
 async fn packed(root: &TableRoot) -> Vec<DeletionVectorDescriptor> {
@@ -40,19 +43,31 @@ async fn every_flipped_bit_is_found() {
     let directory = tempfile::tempdir().unwrap();
     let root = TableRoot::local(directory.path());
     let descriptor = packed(&root).await.swap_remove(0);
-    let path = directory.path().join(name::descriptor_file(&descriptor.path_or_inline_dv).unwrap());
+    let path = directory
+        .path()
+        .join(name::descriptor_file(&descriptor.path_or_inline_dv).unwrap());
     let good = std::fs::read(&path).unwrap();
     let end = 1 + 4 + usize::try_from(descriptor.size_in_bytes).unwrap() + 4;
     for at in 1..end {
         let mut bad = good.clone();
         bad[at] ^= 0x10;
         std::fs::write(&path, &bad).unwrap();
-        assert_eq!(read(&root, &descriptor).await.unwrap_err().code(), Code::Corrupt, "byte {at}");
+        assert_eq!(
+            read(&root, &descriptor).await.unwrap_err().code(),
+            Code::Corrupt,
+            "byte {at}"
+        );
     }
     std::fs::write(&path, &good[..end - 1]).unwrap();
-    assert_eq!(read(&root, &descriptor).await.unwrap_err().code(), Code::Corrupt);
+    assert_eq!(
+        read(&root, &descriptor).await.unwrap_err().code(),
+        Code::Corrupt
+    );
     std::fs::write(&path, &good).unwrap();
-    let lying = DeletionVectorDescriptor { cardinality: 4, ..descriptor };
+    let lying = DeletionVectorDescriptor {
+        cardinality: 4,
+        ..descriptor
+    };
     assert_eq!(read(&root, &lying).await.unwrap_err().code(), Code::Corrupt);
 }
 
@@ -61,7 +76,9 @@ fn deleting_the_last_row_leaves_nothing() {
     let vector = DeletionVector::from_positions([0, 2]);
     assert_eq!(vector.clone().delete([2], 3).unwrap(), Remains::Unchanged);
     assert_eq!(vector.clone().delete([1, 2], 3).unwrap(), Remains::Nothing);
-    assert!(matches!(vector.clone().delete([1], 4).unwrap(), Remains::Some(next, 1) if next.len() == 3));
+    assert!(
+        matches!(vector.clone().delete([1], 4).unwrap(), Remains::Some(next, 1) if next.len() == 3)
+    );
     assert_eq!(vector.delete([3], 3).unwrap_err().code(), Code::Internal);
 }
 

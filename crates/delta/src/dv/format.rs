@@ -20,7 +20,9 @@ pub(super) fn encode(vector: &DeletionVector) -> Result<Vec<u8>> {
 
 pub(super) fn decode(name: &str, bytes: &[u8]) -> Result<DeletionVector> {
     let damaged = |what: &str| Error::corrupt(format!("deletion vector {name}: {what}"));
-    let (magic, rest) = bytes.split_first_chunk::<4>().ok_or_else(|| damaged("no magic number"))?;
+    let (magic, rest) = bytes
+        .split_first_chunk::<4>()
+        .ok_or_else(|| damaged("no magic number"))?;
     if u32::from_le_bytes(*magic) != MAGIC {
         return Err(damaged("another magic number"));
     }
@@ -28,5 +30,9 @@ pub(super) fn decode(name: &str, bytes: &[u8]) -> Result<DeletionVector> {
     let mut rest = rest;
     let bitmap = RoaringTreemap::deserialize_from(&mut rest)
         .map_err(|e| damaged("no Roaring bitmap").with_source(e))?;
-    if rest.is_empty() { Ok(DeletionVector(bitmap)) } else { Err(damaged("bytes after the bitmap")) }
+    if rest.is_empty() {
+        Ok(DeletionVector(bitmap))
+    } else {
+        Err(damaged("bytes after the bitmap"))
+    }
 }

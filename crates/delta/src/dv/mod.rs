@@ -3,8 +3,7 @@
 //! - [`DeletionVector`]: the set of row positions and its bytes (RoaringBitmapArray, portable form).
 //! - [`read`] checks size, checksum and count; [`write_packed`] puts many vectors into one file, whose
 //!   UUID (version 8) says which attempt wrote it.
-//! - Storage type is always `u` in the table's root on write; `p` inside the table and `i` are read too,
-//!   since other engines write them.
+//! - Storage type is always `u` in the table's root on write; `i` is read too, since other engines write it.
 //!
 //! Source: Delta protocol, "Deletion Vectors" and "Deletion Vector Format".
 
@@ -103,7 +102,8 @@ impl DeletionVector {
     ) -> Result<Remains> {
         let died = self.merge(&Self::from_positions(positions));
         if self.0.max().is_some_and(|last| last >= num_records) {
-            let message = format!("deletion vector: a position is behind the file's {num_records} rows");
+            let message =
+                format!("deletion vector: a position is behind the file's {num_records} rows");
             return Err(Error::internal(message));
         }
         Ok(match died {
@@ -118,7 +118,10 @@ impl DeletionVector {
 ///
 /// # Errors
 /// `CORRUPT` when size, checksum or count differ, `NOT_FOUND` when the file is gone.
-pub async fn read(root: &TableRoot, descriptor: &DeletionVectorDescriptor) -> Result<DeletionVector> {
+pub async fn read(
+    root: &TableRoot,
+    descriptor: &DeletionVectorDescriptor,
+) -> Result<DeletionVector> {
     let name = descriptor.unique_id();
     let damaged = |what: &str| Error::corrupt(format!("deletion vector {name}: {what}"));
     let size = usize::try_from(descriptor.size_in_bytes).map_err(|_| damaged("negative size"))?;
@@ -126,7 +129,10 @@ pub async fn read(root: &TableRoot, descriptor: &DeletionVectorDescriptor) -> Re
         "i" => {
             let bytes = z85::decode(&descriptor.path_or_inline_dv)
                 .ok_or_else(|| damaged("inline bytes are no base85"))?;
-            format::decode(&name, bytes.get(..size).ok_or_else(|| damaged("too few bytes"))?)?
+            format::decode(
+                &name,
+                bytes.get(..size).ok_or_else(|| damaged("too few bytes"))?,
+            )?
         }
         "u" => {
             let file = name::descriptor_file(&descriptor.path_or_inline_dv)
@@ -154,9 +160,9 @@ pub async fn read(root: &TableRoot, descriptor: &DeletionVectorDescriptor) -> Re
 pub async fn of_file(root: &TableRoot, file: &AddFile) -> Result<DeletionVector> {
     match &file.deletion_vector {
         None => Ok(DeletionVector::default()),
-        Some(descriptor) => {
-            read(root, descriptor).await.map_err(|e| e.context(format!("file {}", file.path)))
-        }
+        Some(descriptor) => read(root, descriptor)
+            .await
+            .map_err(|e| e.context(format!("file {}", file.path))),
     }
 }
 
@@ -167,7 +173,8 @@ async fn read_frame(
     size: usize,
 ) -> Result<Bytes> {
     let damaged = |what: &str| Error::corrupt(format!("deletion vector {file}: {what}"));
-    let start = u64::try_from(descriptor.offset.unwrap_or(1)).map_err(|_| damaged("negative offset"))?;
+    let start =
+        u64::try_from(descriptor.offset.unwrap_or(1)).map_err(|_| damaged("negative offset"))?;
     let end = start + u64::try_from(size + 2 * FRAME_BYTES).unwrap_or(u64::MAX);
     let location = root.location(file)?;
     let bytes = root
@@ -179,7 +186,9 @@ async fn read_frame(
         return Err(damaged("file ends inside a vector"));
     }
     let number = |at: usize| {
-        let field = bytes.get(at..at + FRAME_BYTES).and_then(|field| field.try_into().ok());
+        let field = bytes
+            .get(at..at + FRAME_BYTES)
+            .and_then(|field| field.try_into().ok());
         field.map(u32::from_be_bytes)
     };
     let data = bytes.slice(FRAME_BYTES..FRAME_BYTES + size);

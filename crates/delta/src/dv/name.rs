@@ -27,7 +27,9 @@ pub fn file_uuid(attempt: AttemptId, n: u32) -> Result<Uuid> {
     let high = free >> (LOW_BITS + MIDDLE_BITS);
     let middle = (free >> LOW_BITS) & ((1 << MIDDLE_BITS) - 1);
     let low = free & ((1 << LOW_BITS) - 1);
-    Ok(Uuid::from_u128((high << 80) | (8 << 76) | (middle << 64) | (0b10 << LOW_BITS) | low))
+    Ok(Uuid::from_u128(
+        (high << 80) | (8 << 76) | (middle << 64) | (0b10 << LOW_BITS) | low,
+    ))
 }
 
 /// The attempt and number that a UUID of version 8 holds; None for other UUIDs.
@@ -59,7 +61,11 @@ pub(super) fn descriptor_file(encoded: &str) -> Option<String> {
     let (directory, uuid) = encoded.split_at_checked(split)?;
     let uuid = Uuid::from_slice(&z85::decode(uuid)?).ok()?;
     let name = file_name(uuid);
-    Some(if directory.is_empty() { name } else { format!("{directory}/{name}") })
+    Some(if directory.is_empty() {
+        name
+    } else {
+        format!("{directory}/{name}")
+    })
 }
 
 #[cfg(test)]
@@ -68,14 +74,30 @@ mod tests {
 
     #[test]
     fn uuids_hold_the_extremes() {
-        for (writer, index, n) in [(0, 0, 0), (u32::MAX, u64::MAX, (1 << 26) - 1), (0xdead_beef, 77, 5)] {
-            let attempt = AttemptId { writer: WriterId(writer), index };
+        for (writer, index, n) in [
+            (0, 0, 0),
+            (u32::MAX, u64::MAX, (1 << 26) - 1),
+            (0xdead_beef, 77, 5),
+        ] {
+            let attempt = AttemptId {
+                writer: WriterId(writer),
+                index,
+            };
             let uuid = file_uuid(attempt, n).unwrap();
             assert_eq!(uuid.get_version_num(), 8);
             assert_eq!(uuid.get_variant(), uuid::Variant::RFC4122);
             assert_eq!(attempt_of(uuid), Some((attempt, n)));
         }
-        assert!(file_uuid(AttemptId { writer: WriterId(0), index: 0 }, 1 << 26).is_err());
+        assert!(
+            file_uuid(
+                AttemptId {
+                    writer: WriterId(0),
+                    index: 0
+                },
+                1 << 26
+            )
+            .is_err()
+        );
     }
 
     #[test]

@@ -31,7 +31,9 @@ pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
         let mut value = 0u32;
         for c in group {
             let digit = ALPHABET.iter().position(|letter| letter == c)?;
-            value = value.checked_mul(85)?.checked_add(u32::try_from(digit).ok()?)?;
+            value = value
+                .checked_mul(85)?
+                .checked_add(u32::try_from(digit).ok()?)?;
         }
         bytes.extend_from_slice(&value.to_be_bytes());
     }

@@ -65,7 +65,9 @@ impl Epochs {
             }
         }
         let holds_still = changed.is_empty() && range.last == latest.version;
-        let is_defined = changed.first().is_some_and(|(version, _)| *version == range.first && version.0 == 0);
+        let is_defined = changed
+            .first()
+            .is_some_and(|(version, _)| *version == range.first && version.0 == 0);
         let mut state = match (holds_still, is_defined) {
             (true, _) => Some(State::of(latest)),
             (false, true) => None,
@@ -90,14 +92,27 @@ impl Epochs {
         found.map(|(_, epoch)| epoch.clone()).unwrap_or_default()
     }
 
-    fn enter(&mut self, version: TableVersion, state: &State, latest: &TableSnapshot) -> Result<()> {
-        let property = state.metadata.configuration.get(properties::CHANGE_DATA_FEED);
+    fn enter(
+        &mut self,
+        version: TableVersion,
+        state: &State,
+        latest: &TableSnapshot,
+    ) -> Result<()> {
+        let property = state
+            .metadata
+            .configuration
+            .get(properties::CHANGE_DATA_FEED);
         if property.map(String::as_str) != Some("true") {
             let message = format!("version {version}: the table kept no change feed then");
             return Err(Error::new(Code::NotRecorded, message));
         }
         check_schema(version, &state.metadata, latest.schema())?;
-        self.by_version.insert(version, Epoch { identity: identity(state) });
+        self.by_version.insert(
+            version,
+            Epoch {
+                identity: identity(state),
+            },
+        );
         Ok(())
     }
 }
@@ -121,8 +136,13 @@ fn apply(state: Option<State>, actions: Vec<Action>) -> Option<State> {
 
 /// The columns that tell rows apart, for tables whose images this reader pairs (R-C3, R-C9).
 fn identity(state: &State) -> Arc<[String]> {
-    let spec = state.spec.as_deref().and_then(|json| serde_json::from_str::<ResolvedSpec>(json).ok());
-    let Some(spec) = spec.map(|resolved| resolved.spec) else { return Arc::default() };
+    let spec = state
+        .spec
+        .as_deref()
+        .and_then(|json| serde_json::from_str::<ResolvedSpec>(json).ok());
+    let Some(spec) = spec.map(|resolved| resolved.spec) else {
+        return Arc::default();
+    };
     if spec.change_data_feed != FeedMode::Inferred {
         return Arc::default();
     }

@@ -12,8 +12,6 @@ mod pair;
 mod plan;
 mod range;
 mod rows;
-#[cfg(test)]
-mod feed_test;
 
 use std::sync::Arc;
 
@@ -37,13 +35,20 @@ pub const COMMIT_VERSION: &str = "_commit_version";
 /// Column of the commit's time.
 pub const COMMIT_TIMESTAMP: &str = "_commit_timestamp";
 
+/// Deleted rows that pairing holds where the caller does not say.
+const PAIRED_ROWS_MAX: u64 = 256 << 10;
+
 /// The columns of a feed: the table's, and those that say what happened when.
 #[must_use]
 pub fn feed_schema(table: &TableSchema) -> SchemaRef {
     let mut fields: Vec<Arc<Field>> = table.arrow().fields().iter().cloned().collect();
     fields.push(Arc::new(Field::new(CHANGE_TYPE, DataType::Utf8, false)));
     fields.push(Arc::new(Field::new(COMMIT_VERSION, DataType::Int64, false)));
-    fields.push(Arc::new(Field::new(COMMIT_TIMESTAMP, types::timestamp_utc(), false)));
+    fields.push(Arc::new(Field::new(
+        COMMIT_TIMESTAMP,
+        types::timestamp_utc(),
+        false,
+    )));
     Arc::new(Schema::new(fields))
 }
 
@@ -53,6 +58,7 @@ pub(crate) struct FeedReader {
     root: TableRoot,
     schema: TableSchema,
     output: SchemaRef,
+    paired_rows_max: u64,
 }
 
 /// The rows of a feed, version by version, batch by batch.
@@ -95,7 +101,11 @@ pub fn inserts(log: &DeltaLog, snapshot: &TableSnapshot) -> Result<FeedStream> {
     let version = snapshot.version;
     let time = snapshot.in_commit_timestamp_ms;
     let time = time.ok_or_else(|| Error::corrupt(format!("version {version}: no commit time")))?;
-    let units = snapshot.files.iter().map(|add| plan::Unit::inserts(add.as_ref().clone())).collect();
+    let units = snapshot
+        .files
+        .iter()
+        .map(|add| plan::Unit::inserts(add.as_ref().clone()))
+        .collect();
     Ok(FeedStream {
         reader: FeedReader::new(log, snapshot),
         log: log.clone(),
@@ -109,7 +119,12 @@ pub fn inserts(log: &DeltaLog, snapshot: &TableSnapshot) -> Result<FeedStream> {
 impl FeedReader {
     fn new(log: &DeltaLog, latest: &TableSnapshot) -> Self {
         let schema = latest.schema().clone();
-        Self { root: log.root().clone(), output: feed_schema(&schema), schema }
+        Self {
+            root: log.root().clone(),
+            output: feed_schema(&schema),
+            schema,
+            paired_rows_max: PAIRED_ROWS_MAX,
+        }
     }
 }
 
@@ -118,6 +133,14 @@ impl FeedStream {
     #[must_use]
     pub fn schema(&self) -> &SchemaRef {
         &self.reader.output
+    }
+
+    /// The same feed with at most so many deleted rows in memory while images are paired; a commit of more
+    /// is read several times.
+    #[must_use]
+    pub fn with_paired_rows_max(mut self, rows: u64) -> Self {
+        self.reader.paired_rows_max = rows;
+        self
     }
 
     /// The next rows; None behind the last version. Batches are never empty and never cross versions.

@@ -20,8 +20,6 @@ use crate::cdc::change_type;
 use crate::error;
 use crate::schema::TableSchema;
 
-/// Deleted rows of a pass.
-const DELETED_ROWS_MAX: u64 = 256 << 10;
 /// Rows of an emitted batch of deletes.
 const BATCH_ROWS: usize = 8192;
 
@@ -49,12 +47,21 @@ struct Pass {
 }
 
 impl Pairing {
-    pub(super) fn new(identity: Arc<[String]>, units: Vec<Unit>) -> Self {
-        let (deletes, inserts): (Vec<_>, Vec<_>) =
-            units.into_iter().partition(|unit| unit.kind == UnitKind::Delete);
+    /// Pairs units with at most so many deleted rows in memory, as far as hashing is fair.
+    pub(super) fn new(identity: Arc<[String]>, units: Vec<Unit>, rows_max: u64) -> Self {
+        let (deletes, inserts): (Vec<_>, Vec<_>) = units
+            .into_iter()
+            .partition(|unit| unit.kind == UnitKind::Delete);
         let deleted: u64 = deletes.iter().map(Unit::rows).sum();
-        let passes = deleted.div_ceil(DELETED_ROWS_MAX).max(1);
-        Self { identity, deletes, inserts, passes, next_pass: 0, pass: None }
+        let passes = deleted.div_ceil(rows_max.max(1)).max(1);
+        Self {
+            identity,
+            deletes,
+            inserts,
+            passes,
+            next_pass: 0,
+            pass: None,
+        }
     }
 
     pub(super) async fn next_batch(
@@ -64,7 +71,10 @@ impl Pairing {
     ) -> Result<Option<RecordBatch>> {
         loop {
             if let Some(pass) = &mut self.pass {
-                if let Some(batch) = pass.next(reader, &self.identity, self.passes, stamp).await? {
+                if let Some(batch) = pass
+                    .next(reader, &self.identity, self.passes, stamp)
+                    .await?
+                {
                     return Ok(Some(batch));
                 }
                 self.pass = None;
@@ -73,9 +83,12 @@ impl Pairing {
                 return Ok(None);
             }
             let inserts = Units::new(self.inserts.iter().cloned());
-                let deletes = Units::new(self.deletes.iter().cloned());
-                let pass = Pass::begin(reader, &self.identity, self.next_pass, inserts)?;
-                self.pass = Some(pass.load(reader, &self.identity, self.passes, deletes).await?);
+            let deletes = Units::new(self.deletes.iter().cloned());
+            let pass = Pass::begin(reader, &self.identity, self.next_pass, inserts)?;
+            self.pass = Some(
+                pass.load(reader, &self.identity, self.passes, deletes)
+                    .await?,
+            );
             self.next_pass += 1;
         }
     }
@@ -110,7 +123,10 @@ impl Pass {
             let (rows, identities) = self.slice(&rows, identity, passes)?;
             let place = self.batches.len();
             for (row, identity) in identities.iter().enumerate() {
-                self.open.entry(identity.owned()).or_default().push_back((place, row));
+                self.open
+                    .entry(identity.owned())
+                    .or_default()
+                    .push_back((place, row));
             }
             self.batches.push(rows);
         }
@@ -143,8 +159,11 @@ impl Pass {
         let columns = identity
             .iter()
             .map(|name| {
-                let lacks = || Error::internal(format!("feed: no column {name} to tell rows apart"));
-                rows.column_by_name(name).map(normalize_floats).ok_or_else(lacks)
+                let lacks =
+                    || Error::internal(format!("feed: no column {name} to tell rows apart"));
+                rows.column_by_name(name)
+                    .map(normalize_floats)
+                    .ok_or_else(lacks)
             })
             .collect::<Result<Vec<_>>>()?;
         convert(&self.converter, &columns)
@@ -166,14 +185,17 @@ impl Pass {
                     }
                 }
                 None => {
-                    let mut places: Vec<_> = self.open.drain().flat_map(|(_, places)| places).collect();
+                    let mut places: Vec<_> =
+                        self.open.drain().flat_map(|(_, places)| places).collect();
                     // The map's order is arbitrary; the files' is not.
                     places.sort_unstable();
                     self.leftover = Some(places.into());
                 }
             }
         }
-        let Some(leftover) = &mut self.leftover else { return Ok(None) };
+        let Some(leftover) = &mut self.leftover else {
+            return Ok(None);
+        };
         if leftover.is_empty() {
             return Ok(None);
         }
@@ -181,7 +203,9 @@ impl Pass {
         let places: Vec<_> = leftover.drain(..count).collect();
         let batches: Vec<&RecordBatch> = self.batches.iter().collect();
         let rows = gather(&batches, &places)?;
-        stamp.rows(reader, &rows, vec![change_type::DELETE; count]).map(Some)
+        stamp
+            .rows(reader, &rows, vec![change_type::DELETE; count])
+            .map(Some)
     }
 
     /// Inserted rows as inserts, or as updates of the deleted rows of the same identity.
@@ -195,7 +219,11 @@ impl Pass {
         let new = self.batches.len();
         let partners: Vec<Option<(usize, usize)>> = identities
             .iter()
-            .map(|identity| self.open.get_mut(&identity.owned()).and_then(VecDeque::pop_front))
+            .map(|identity| {
+                self.open
+                    .get_mut(&identity.owned())
+                    .and_then(VecDeque::pop_front)
+            })
             .collect();
         let mut batches: Vec<&RecordBatch> = self.batches.iter().collect();
         batches.push(inserted);
@@ -239,10 +267,22 @@ fn unchanged(
         return Ok(same);
     }
     let new = batches.len() - 1;
-    let old_rows = gather(batches, &paired.iter().map(|(_, old)| *old).collect::<Vec<_>>())?;
-    let new_rows = gather(batches, &paired.iter().map(|(row, _)| (new, *row)).collect::<Vec<_>>())?;
+    let old_rows = gather(
+        batches,
+        &paired.iter().map(|(_, old)| *old).collect::<Vec<_>>(),
+    )?;
+    let new_rows = gather(
+        batches,
+        &paired
+            .iter()
+            .map(|(row, _)| (new, *row))
+            .collect::<Vec<_>>(),
+    )?;
     let names = inserted.schema();
-    let converter = converter(schema, names.fields().iter().map(|field| field.name().as_str()))?;
+    let converter = converter(
+        schema,
+        names.fields().iter().map(|field| field.name().as_str()),
+    )?;
     let normal = |batch: &RecordBatch| -> Vec<ArrayRef> {
         batch.columns().iter().map(normalize_floats).collect()
     };

@@ -30,7 +30,11 @@ pub(super) struct Unit {
 impl Unit {
     /// All live rows of a file as inserts.
     pub(super) fn inserts(file: AddFile) -> Self {
-        Self { file, kind: UnitKind::Insert, positions: None }
+        Self {
+            file,
+            kind: UnitKind::Insert,
+            positions: None,
+        }
     }
 
     /// How many rows, at least; files without statistics count as one.
@@ -99,8 +103,15 @@ async fn vector_change(
     let before = dv::of_file(root, &remove.to_add()).await?;
     let after = dv::of_file(root, add).await?;
     let unit = |kind, rows: dv::DeletionVector| {
-        let positions: Vec<u32> = rows.iter().filter_map(|row| u32::try_from(row).ok()).collect();
-        (!positions.is_empty()).then(|| Unit { file: add.clone(), kind, positions: Some(positions) })
+        let positions: Vec<u32> = rows
+            .iter()
+            .filter_map(|row| u32::try_from(row).ok())
+            .collect();
+        (!positions.is_empty()).then(|| Unit {
+            file: add.clone(),
+            kind,
+            positions: Some(positions),
+        })
     };
     let deleted = unit(UnitKind::Delete, after.difference(&before));
     let restored = unit(UnitKind::Insert, before.difference(&after));

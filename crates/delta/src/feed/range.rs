@@ -39,7 +39,9 @@ impl FeedBounds {
         log: &DeltaLog,
         latest: &TableSnapshot,
     ) -> Result<Option<VersionRange>> {
-        let Some(first) = self.first(log, latest).await? else { return Ok(None) };
+        let Some(first) = self.first(log, latest).await? else {
+            return Ok(None);
+        };
         let Some(last) = self.last(log, latest).await? else {
             return self.below(first, "the first commit");
         };
@@ -97,7 +99,10 @@ impl FeedBounds {
                 format!("version {version}")
             }
             (None, Some(time)) => {
-                if latest.in_commit_timestamp_ms.is_none_or(|newest| time <= newest) {
+                if latest
+                    .in_commit_timestamp_ms
+                    .is_none_or(|newest| time <= newest)
+                {
                     let found = log.last_version_until(time).await?;
                     return Ok(found.map(|version| version.min(newest)));
                 }
@@ -119,13 +124,18 @@ fn twice(bound: &str) -> Error {
 
 fn checked(version: i64) -> Result<TableVersion> {
     u64::try_from(version).map(TableVersion).map_err(|_| {
-        Error::new(Code::InvalidVersion, format!("feed range: version {version} is negative"))
+        Error::new(
+            Code::InvalidVersion,
+            format!("feed range: version {version} is negative"),
+        )
     })
 }
 
 /// A start before the oldest commit would leave out what the log no longer has (R-F6).
 async fn refuse_expired(log: &DeltaLog, time: i64) -> Result<()> {
-    let Some((oldest, _)) = log.commit_range().await? else { return Ok(()) };
+    let Some((oldest, _)) = log.commit_range().await? else {
+        return Ok(());
+    };
     if oldest > TableVersion(0) && time < log.timestamp_of(oldest).await? {
         let message = format!("feed range: starts before version {oldest}, the oldest in the log");
         return Err(Error::new(Code::Expired, message));

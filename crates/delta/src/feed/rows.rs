@@ -54,8 +54,14 @@ pub(super) struct Units {
 impl VersionChanges {
     /// Rows that need no pairing.
     pub(super) fn plain(version: TableVersion, time_ms: i64, units: VecDeque<Unit>) -> Self {
-        let source = Source::Plain(Units { rest: units, open: None });
-        Self { stamp: Stamp { version, time_ms }, source }
+        let source = Source::Plain(Units {
+            rest: units,
+            open: None,
+        });
+        Self {
+            stamp: Stamp { version, time_ms },
+            source,
+        }
     }
 
     /// The changes of a commit.
@@ -65,19 +71,33 @@ impl VersionChanges {
         epoch: Epoch,
     ) -> Result<Self> {
         let version = commit.version;
-        let time = commit.info().and_then(|info| info.in_commit_timestamp.or(info.timestamp));
+        let time = commit
+            .info()
+            .and_then(|info| info.in_commit_timestamp.or(info.timestamp));
         let lacks = || Error::corrupt(format!("version {version}: its commit has no time"));
-        let stamp = Stamp { version, time_ms: time.ok_or_else(lacks)? };
-        let plan = Plan::of(&reader.root, commit).await.map_err(|e| expired(version, e))?;
+        let stamp = Stamp {
+            version,
+            time_ms: time.ok_or_else(lacks)?,
+        };
+        let plan = Plan::of(&reader.root, commit)
+            .await
+            .map_err(|e| expired(version, e))?;
         let source = match plan {
             Plan::Written(files) => Source::Written(files.into(), None),
             Plan::Inferred(units) => {
                 let has = |kind| units.iter().any(|unit: &Unit| unit.kind == kind);
                 let is_mixed = has(UnitKind::Insert) && has(UnitKind::Delete);
                 if is_mixed && !epoch.identity.is_empty() {
-                    Source::Paired(Box::new(Pairing::new(epoch.identity, units)))
+                    Source::Paired(Box::new(Pairing::new(
+                        epoch.identity,
+                        units,
+                        reader.paired_rows_max,
+                    )))
                 } else {
-                    Source::Plain(Units { rest: units.into(), open: None })
+                    Source::Plain(Units {
+                        rest: units.into(),
+                        open: None,
+                    })
                 }
             }
         };
@@ -98,7 +118,9 @@ impl VersionChanges {
                     }
                     *open = None;
                 }
-                let Some(file) = files.pop_front() else { return Ok(None) };
+                let Some(file) = files.pop_front() else {
+                    return Ok(None);
+                };
                 *open = Some(open_change_file(reader, &file).await?);
             },
             Source::Plain(units) => match units.next(reader).await? {
@@ -115,7 +137,10 @@ impl VersionChanges {
 
 impl Units {
     pub(super) fn new(units: impl IntoIterator<Item = Unit>) -> Self {
-        Self { rest: units.into_iter().collect(), open: None }
+        Self {
+            rest: units.into_iter().collect(),
+            open: None,
+        }
     }
 
     /// The next rows of the table's columns, with what they met.
@@ -130,7 +155,9 @@ impl Units {
                 }
                 self.open = None;
             }
-            let Some(unit) = self.rest.pop_front() else { return Ok(None) };
+            let Some(unit) = self.rest.pop_front() else {
+                return Ok(None);
+            };
             let kind = unit.kind;
             self.open = Some((open_unit(reader, unit).await?, kind));
         }

@@ -10,8 +10,8 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 use arrow::json::ReaderBuilder;
 use futures::TryStreamExt;
-use parquet::arrow::async_reader::ParquetRecordBatchStreamBuilder;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::arrow::async_reader::ParquetRecordBatchStreamBuilder;
 use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
@@ -71,7 +71,11 @@ pub(super) async fn read_part(
         .with_batch_size(BATCH_ROWS)
         .build()
         .map_err(|e| error::parquet(path, e))?;
-    while let Some(batch) = stream.try_next().await.map_err(|e| error::parquet(path, e))? {
+    while let Some(batch) = stream
+        .try_next()
+        .await
+        .map_err(|e| error::parquet(path, e))?
+    {
         for action in actions_of(path, &batch)? {
             apply(action);
         }
@@ -85,7 +89,15 @@ fn projection(schema: &parquet::schema::types::SchemaDescriptor) -> ProjectionMa
         let parts = column.path().parts();
         let parsed = parts.get(1).is_some_and(|part| part.ends_with("_parsed"));
         let known = parts.first().is_some_and(|part| {
-            ["txn", "add", "remove", "metaData", "protocol", "domainMetadata"].contains(&part.as_str())
+            [
+                "txn",
+                "add",
+                "remove",
+                "metaData",
+                "protocol",
+                "domainMetadata",
+            ]
+            .contains(&part.as_str())
         });
         known && !parsed
     });
@@ -102,7 +114,10 @@ fn actions_of(path: &str, batch: &RecordBatch) -> Result<Vec<Action>> {
     writer.finish().map_err(failed)?;
     drop(writer);
     let mut actions = Vec::with_capacity(batch.num_rows());
-    for line in json.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+    for line in json
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+    {
         let line: ActionLine = serde_json::from_slice(line)
             .map_err(|e| Error::corrupt(format!("{path}: a row is no action")).with_source(e))?;
         actions.extend(line.into_action());
@@ -119,7 +134,9 @@ pub(super) async fn write(root: &TableRoot, snapshot: &TableSnapshot, now_ms: i6
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(3).map_err(failed)?))
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
         .build();
-    let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
+    let options = ArrowWriterOptions::new()
+        .with_properties(properties)
+        .with_skip_arrow_metadata(true);
     let mut writer = ArrowWriter::try_new_with_options(Vec::new(), Arc::clone(&schema), options)
         .map_err(failed)?;
     let mut upload = Upload::new(root, &path)?;
@@ -131,7 +148,9 @@ pub(super) async fn write(root: &TableRoot, snapshot: &TableSnapshot, now_ms: i6
             break;
         }
         count += u64::try_from(chunk.len()).unwrap_or_default();
-        writer.write(&encode(&path, &schema, &chunk)?).map_err(failed)?;
+        writer
+            .write(&encode(&path, &schema, &chunk)?)
+            .map_err(failed)?;
         upload.take(writer.inner_mut()).await?;
     }
     writer.finish().map_err(failed)?;
@@ -163,38 +182,67 @@ fn encode(path: &str, schema: &SchemaRef, rows: &[ActionLine]) -> Result<RecordB
 fn rows(snapshot: &TableSnapshot, now_ms: i64) -> impl Iterator<Item = ActionLine> {
     let line = ActionLine::default;
     let head = [
-        ActionLine { protocol: Some(snapshot.protocol.clone()), ..line() },
-        ActionLine { meta_data: Some(snapshot.metadata.as_ref().clone()), ..line() },
+        ActionLine {
+            protocol: Some(snapshot.protocol.clone()),
+            ..line()
+        },
+        ActionLine {
+            meta_data: Some(snapshot.metadata.as_ref().clone()),
+            ..line()
+        },
     ];
-    let transactions =
-        snapshot.transactions.values().map(move |txn| ActionLine { txn: Some(txn.clone()), ..line() });
-    let domains = snapshot.domains.iter().map(move |(name, configuration)| ActionLine {
-        domain_metadata: Some(DomainMetadata::set(name.clone(), configuration.clone())),
+    let transactions = snapshot.transactions.values().map(move |txn| ActionLine {
+        txn: Some(txn.clone()),
         ..line()
     });
+    let domains = snapshot
+        .domains
+        .iter()
+        .map(move |(name, configuration)| ActionLine {
+            domain_metadata: Some(DomainMetadata::set(name.clone(), configuration.clone())),
+            ..line()
+        });
     let keep_from = now_ms.saturating_sub(retention_ms(snapshot));
     let removes = snapshot
         .tombstones
         .values()
-        .filter(move |remove| remove.deletion_timestamp.is_none_or(|time| time > keep_from))
+        .filter(move |remove| {
+            remove
+                .deletion_timestamp
+                .is_none_or(|time| time > keep_from)
+        })
         .map(move |remove| {
             let mut remove = remove.as_ref().clone();
             remove.data_change = false;
-            ActionLine { remove: Some(remove), ..line() }
+            ActionLine {
+                remove: Some(remove),
+                ..line()
+            }
         });
     let adds = snapshot.files.iter().map(move |add| {
         let mut add = add.as_ref().clone();
         add.data_change = false;
-        ActionLine { add: Some(add), ..line() }
+        ActionLine {
+            add: Some(add),
+            ..line()
+        }
     });
-    head.into_iter().chain(transactions).chain(domains).chain(removes).chain(adds)
+    head.into_iter()
+        .chain(transactions)
+        .chain(domains)
+        .chain(removes)
+        .chain(adds)
 }
 
 /// How long removed files stay, from the table's property.
 fn retention_ms(snapshot: &TableSnapshot) -> i64 {
     let text = snapshot.property(properties::DELETED_FILE_RETENTION);
     let parsed = text.and_then(|text| {
-        let (number, unit) = text.trim().strip_prefix("interval")?.trim().split_once(' ')?;
+        let (number, unit) = text
+            .trim()
+            .strip_prefix("interval")?
+            .trim()
+            .split_once(' ')?;
         let unit_ms = match unit.trim().trim_end_matches('s') {
             "millisecond" => 1,
             "second" => 1_000,
@@ -209,26 +257,46 @@ fn retention_ms(snapshot: &TableSnapshot) -> i64 {
     parsed.unwrap_or(RETENTION_DEFAULT_MS)
 }
 
+fn text(name: &str) -> Field {
+    Field::new(name, DataType::Utf8, true)
+}
+
+fn long(name: &str) -> Field {
+    Field::new(name, DataType::Int64, true)
+}
+
+fn int(name: &str) -> Field {
+    Field::new(name, DataType::Int32, true)
+}
+
+fn flag(name: &str) -> Field {
+    Field::new(name, DataType::Boolean, true)
+}
+
+fn map(name: &str) -> Field {
+    Field::new(name, types::map_of(DataType::Utf8, DataType::Utf8), true)
+}
+
+fn texts(name: &str) -> Field {
+    Field::new(name, types::list_of(DataType::Utf8), true)
+}
+
+fn group(name: &str, fields: Vec<Field>) -> Field {
+    Field::new(name, DataType::Struct(Fields::from(fields)), true)
+}
+
+fn vector() -> Field {
+    let fields = vec![
+        text("storageType"),
+        text("pathOrInlineDv"),
+        int("offset"),
+        int("sizeInBytes"),
+        long("cardinality"),
+    ];
+    group("deletionVector", fields)
+}
+
 fn checkpoint_schema() -> SchemaRef {
-    let text = |name: &str| Field::new(name, DataType::Utf8, true);
-    let long = |name: &str| Field::new(name, DataType::Int64, true);
-    let flag = |name: &str| Field::new(name, DataType::Boolean, true);
-    let int = |name: &str| Field::new(name, DataType::Int32, true);
-    let map = |name: &str| Field::new(name, types::map_of(DataType::Utf8, DataType::Utf8), true);
-    let texts = |name: &str| Field::new(name, types::list_of(DataType::Utf8), true);
-    let group = |name: &str, fields: Vec<Field>| {
-        Field::new(name, DataType::Struct(Fields::from(fields)), true)
-    };
-    let vector = || {
-        let fields = vec![
-            text("storageType"),
-            text("pathOrInlineDv"),
-            int("offset"),
-            int("sizeInBytes"),
-            long("cardinality"),
-        ];
-        group("deletionVector", fields)
-    };
     let add = vec![
         text("path"),
         map("partitionValues"),
@@ -270,11 +338,17 @@ fn checkpoint_schema() -> SchemaRef {
         texts("writerFeatures"),
     ];
     Arc::new(Schema::new(vec![
-        group("txn", vec![text("appId"), long("version"), long("lastUpdated")]),
+        group(
+            "txn",
+            vec![text("appId"), long("version"), long("lastUpdated")],
+        ),
         group("add", add),
         group("remove", remove),
         group("metaData", metadata),
         group("protocol", protocol),
-        group("domainMetadata", vec![text("domain"), text("configuration"), flag("removed")]),
+        group(
+            "domainMetadata",
+            vec![text("domain"), text("configuration"), flag("removed")],
+        ),
     ]))
 }

@@ -21,7 +21,10 @@ pub struct FileMap {
 
 impl Default for FileMap {
     fn default() -> Self {
-        Self { parts: vec![Arc::new(Part::new()); PARTS], count: 0 }
+        Self {
+            parts: (0..PARTS).map(|_| Arc::default()).collect(),
+            count: 0,
+        }
     }
 }
 
@@ -88,7 +91,10 @@ mod tests {
     fn a_copy_keeps_what_the_original_loses() {
         let mut map = FileMap::default();
         for n in 0..1000 {
-            map.insert(Arc::new(AddFile { path: format!("f{n}"), ..AddFile::default() }));
+            map.insert(Arc::new(AddFile {
+                path: format!("f{n}"),
+                ..AddFile::default()
+            }));
         }
         let copy = map.clone();
         assert!(map.remove("f7").is_some());

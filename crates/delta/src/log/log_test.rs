@@ -17,7 +17,10 @@ struct Fixture {
 }
 
 fn info(time: i64) -> Action {
-    Action::CommitInfo(CommitInfo { in_commit_timestamp: Some(time), ..CommitInfo::default() })
+    Action::CommitInfo(CommitInfo {
+        in_commit_timestamp: Some(time),
+        ..CommitInfo::default()
+    })
 }
 
 fn add(path: &str) -> AddFile {
@@ -25,8 +28,14 @@ fn add(path: &str) -> AddFile {
         path: path.into(),
         size: 10,
         data_change: true,
-        partition_values: [("p".to_owned(), None), ("q".to_owned(), Some("ü".to_owned()))].into(),
-        stats: Some(r#"{"numRecords":5,"maxValues":{"id":123456789012345678901234567890.5}}"#.into()),
+        partition_values: [
+            ("p".to_owned(), None),
+            ("q".to_owned(), Some("ü".to_owned())),
+        ]
+        .into(),
+        stats: Some(
+            r#"{"numRecords":5,"maxValues":{"id":123456789012345678901234567890.5}}"#.into(),
+        ),
         tags: Some([("tidegate.sparse".to_owned(), Some("false".to_owned()))].into()),
         clustering_provider: Some("tidegate".into()),
         ..AddFile::default()
@@ -57,7 +66,12 @@ impl Fixture {
         fixture.commit(0, &first).await;
         for version in 1..versions {
             let time = i64::try_from(version).unwrap() * 1000 + 1000;
-            fixture.commit(version, &[info(time), Action::Add(add(&format!("f{version}")))]).await;
+            fixture
+                .commit(
+                    version,
+                    &[info(time), Action::Add(add(&format!("f{version}")))],
+                )
+                .await;
         }
         fixture
     }
@@ -73,19 +87,44 @@ impl Fixture {
     }
 
     async fn code(&self, version: Option<u64>) -> Code {
-        self.log.snapshot(version.map(TableVersion)).await.unwrap_err().code()
+        self.log
+            .snapshot(version.map(TableVersion))
+            .await
+            .unwrap_err()
+            .code()
     }
 }
 
 #[tokio::test]
 async fn a_slot_is_written_once() {
     let fixture = Fixture::new(1).await;
-    let outcome = fixture.log.create_commit(TableVersion(0), Bytes::from_static(b"{}")).await;
+    let outcome = fixture
+        .log
+        .create_commit(TableVersion(0), Bytes::from_static(b"{}"))
+        .await;
     assert!(matches!(outcome, CreateOutcome::Exists));
     let commit = fixture.log.read_commit(TableVersion(0)).await.unwrap();
-    assert_eq!(Some(commit.bytes.clone()), fixture.log.read_slot(TableVersion(0)).await.unwrap());
-    assert!(fixture.log.read_slot(TableVersion(1)).await.unwrap().is_none());
-    assert_eq!(fixture.log.read_commit(TableVersion(1)).await.unwrap_err().code(), Code::Expired);
+    assert_eq!(
+        Some(commit.bytes.clone()),
+        fixture.log.read_slot(TableVersion(0)).await.unwrap()
+    );
+    assert!(
+        fixture
+            .log
+            .read_slot(TableVersion(1))
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert_eq!(
+        fixture
+            .log
+            .read_commit(TableVersion(1))
+            .await
+            .unwrap_err()
+            .code(),
+        Code::Expired
+    );
 }
 
 #[tokio::test]
@@ -93,8 +132,14 @@ async fn a_directory_without_log_is_no_table() {
     let directory = tempfile::tempdir().unwrap();
     let log = DeltaLog::new(TableRoot::local(directory.path().join("none")));
     assert_eq!(log.latest_version().await.unwrap(), None);
-    assert_eq!(log.snapshot(None).await.unwrap_err().code(), Code::TableNotFound);
-    assert_eq!(log.version_at(0).await.unwrap_err().code(), Code::TableNotFound);
+    assert_eq!(
+        log.snapshot(None).await.unwrap_err().code(),
+        Code::TableNotFound
+    );
+    assert_eq!(
+        log.version_at(0).await.unwrap_err().code(),
+        Code::TableNotFound
+    );
 }
 
 #[tokio::test]
@@ -109,7 +154,10 @@ async fn gaps_are_errors_and_never_shorter_answers() {
     fixture.remove("00000000000000000000.json");
     assert_eq!(fixture.code(Some(1)).await, Code::Expired);
     assert_eq!(fixture.code(Some(2)).await, Code::Expired);
-    assert_eq!(fixture.log.version_at(1500).await.unwrap_err().code(), Code::Expired);
+    assert_eq!(
+        fixture.log.version_at(1500).await.unwrap_err().code(),
+        Code::Expired
+    );
     fixture.remove("00000000000000000003.checkpoint.parquet");
     assert_eq!(fixture.code(None).await, Code::Expired);
 }
@@ -118,20 +166,42 @@ async fn gaps_are_errors_and_never_shorter_answers() {
 async fn a_damaged_hint_is_only_a_hint() {
     let fixture = Fixture::new(4).await;
     for hint in ["", "{", r#"{"version":99,"size":1}"#] {
-        std::fs::write(fixture.directory.path().join("_delta_log/_last_checkpoint"), hint).unwrap();
-        assert_eq!(fixture.log.snapshot(None).await.unwrap().version, TableVersion(3), "{hint}");
-        assert_eq!(fixture.log.latest_version().await.unwrap(), Some(TableVersion(3)), "{hint}");
+        std::fs::write(
+            fixture.directory.path().join("_delta_log/_last_checkpoint"),
+            hint,
+        )
+        .unwrap();
+        assert_eq!(
+            fixture.log.snapshot(None).await.unwrap().version,
+            TableVersion(3),
+            "{hint}"
+        );
+        assert_eq!(
+            fixture.log.latest_version().await.unwrap(),
+            Some(TableVersion(3)),
+            "{hint}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_checkpoint_holds_all_state() {
     let fixture = Fixture::new(4).await;
-    let with_vector = AddFile { deletion_vector: Some(vector(1)), ..add("f1") };
-    let next = AddFile { deletion_vector: Some(vector(50)), ..add("f1") };
+    let with_vector = AddFile {
+        deletion_vector: Some(vector(1)),
+        ..add("f1")
+    };
+    let next = AddFile {
+        deletion_vector: Some(vector(50)),
+        ..add("f1")
+    };
     let changes = [
         info(5000),
-        Action::Txn(Txn { app_id: "t-1/s/0".into(), version: 7, last_updated: None }),
+        Action::Txn(Txn {
+            app_id: "t-1/s/0".into(),
+            version: 7,
+            last_updated: None,
+        }),
         Action::Domain(DomainMetadata::set("tidegate.progress", "{\"w\":1}")),
         Action::Remove(add("f1").to_remove(5000, true)),
         Action::Add(with_vector.clone()),
@@ -148,7 +218,11 @@ async fn a_checkpoint_holds_all_state() {
     let before = fixture.log.snapshot(None).await.unwrap();
     assert_eq!(before.tombstones.len(), 3);
     let week = 7 * 86_400_000;
-    fixture.log.write_checkpoint(&before, week + 4500).await.unwrap();
+    fixture
+        .log
+        .write_checkpoint(&before, week + 4500)
+        .await
+        .unwrap();
     for version in 0..=5 {
         if version != 5 {
             fixture.remove(&format!("{version:020}.json"));
@@ -156,7 +230,10 @@ async fn a_checkpoint_holds_all_state() {
     }
     let after = fixture.log.snapshot(None).await.unwrap();
     let paths = |snapshot: &TableSnapshot| -> Vec<AddFile> {
-        let files = snapshot.files.iter().map(|add| AddFile { data_change: true, ..add.as_ref().clone() });
+        let files = snapshot.files.iter().map(|add| AddFile {
+            data_change: true,
+            ..add.as_ref().clone()
+        });
         files.collect()
     };
     assert_eq!(paths(&after), paths(&before));
@@ -166,18 +243,29 @@ async fn a_checkpoint_holds_all_state() {
     assert_eq!(after.transactions, before.transactions);
     assert_eq!(after.in_commit_timestamp_ms, Some(6000));
     // The file that left before the retention's end is forgotten.
-    let left: Vec<&str> = after.tombstones.keys().map(|(path, _)| path.as_ref()).collect();
+    let left: Vec<&str> = after
+        .tombstones
+        .keys()
+        .map(|(path, _)| path.as_ref())
+        .collect();
     assert_eq!(left, ["f1", "f1"]);
     let removed: Vec<&Arc<RemoveFile>> = after.tombstones.values().collect();
     assert_eq!(removed[1].deletion_vector, Some(vector(1)));
-    assert_eq!(removed[1].partition_values, Some(add("f1").partition_values));
+    assert_eq!(
+        removed[1].partition_values,
+        Some(add("f1").partition_values)
+    );
 }
 
 #[tokio::test]
 async fn snapshots_advance_in_memory_as_the_log_does() {
     let fixture = Fixture::new(3).await;
     let two = fixture.log.snapshot(None).await.unwrap();
-    let changes = [info(9000), Action::Remove(add("f1").to_remove(1, true)), Action::Add(add("f9"))];
+    let changes = [
+        info(9000),
+        Action::Remove(add("f1").to_remove(1, true)),
+        Action::Add(add("f9")),
+    ];
     fixture.commit(3, &changes).await;
     let advanced = two.advance(TableVersion(3), &changes).unwrap();
     let read = fixture.log.snapshot(None).await.unwrap();
@@ -193,8 +281,14 @@ async fn snapshots_advance_in_memory_as_the_log_does() {
 async fn features_that_readers_need_are_refused_when_unknown() {
     let fixture = Fixture::new(1).await;
     let mut protocol = fixture.log.snapshot(None).await.unwrap().protocol;
-    protocol.reader_features.as_mut().unwrap().push("catalogManaged".into());
-    fixture.commit(1, &[info(2000), Action::Protocol(protocol)]).await;
+    protocol
+        .reader_features
+        .as_mut()
+        .unwrap()
+        .push("catalogManaged".into());
+    fixture
+        .commit(1, &[info(2000), Action::Protocol(protocol)])
+        .await;
     assert_eq!(fixture.code(None).await, Code::Unsupported);
 }
 
@@ -203,15 +297,31 @@ async fn times_find_versions() {
     let fixture = Fixture::new(4).await;
     let log = &fixture.log;
     for (time, version) in [(1000, 0), (1999, 0), (2000, 1), (4000, 3), (i64::MAX, 3)] {
-        assert_eq!(log.version_at(time).await.unwrap(), TableVersion(version), "{time}");
+        assert_eq!(
+            log.version_at(time).await.unwrap(),
+            TableVersion(version),
+            "{time}"
+        );
     }
-    assert_eq!(log.version_at(999).await.unwrap_err().code(), Code::InvalidVersion);
-    for (time, version) in [(0, Some(0)), (1000, Some(0)), (1001, Some(1)), (4000, Some(3)), (4001, None)] {
+    assert_eq!(
+        log.version_at(999).await.unwrap_err().code(),
+        Code::InvalidVersion
+    );
+    for (time, version) in [
+        (0, Some(0)),
+        (1000, Some(0)),
+        (1001, Some(1)),
+        (4000, Some(3)),
+        (4001, None),
+    ] {
         let found = log.first_version_from(time).await.unwrap();
         assert_eq!(found, version.map(TableVersion), "{time}");
     }
     let history = log.history(Some(2)).await.unwrap();
-    let entries: Vec<_> = history.iter().map(|e| (e.version.0, e.timestamp_ms)).collect();
+    let entries: Vec<_> = history
+        .iter()
+        .map(|e| (e.version.0, e.timestamp_ms))
+        .collect();
     assert_eq!(entries, [(3, 4000), (2, 3000)]);
     assert_eq!(log.history(None).await.unwrap().len(), 4);
 }

@@ -8,12 +8,12 @@
 mod checkpoint;
 mod commit;
 mod file_map;
+#[cfg(test)]
+mod log_test;
 mod origin;
 mod segment;
 mod snapshot;
 mod time;
-#[cfg(test)]
-mod log_test;
 
 use bytes::Bytes;
 use object_store::{ObjectStore, PutMode, PutPayload};
@@ -65,7 +65,9 @@ impl DeltaLog {
     /// # Errors
     /// What the store says.
     pub async fn latest_version(&self) -> Result<Option<TableVersion>> {
-        let hint = checkpoint::read_hint(&self.root).await?.map(|hint| TableVersion(hint.version));
+        let hint = checkpoint::read_hint(&self.root)
+            .await?
+            .map(|hint| TableVersion(hint.version));
         let mut listing = segment::list(&self.root, hint).await?;
         if listing.latest().is_none() && hint.is_some() {
             listing = segment::list(&self.root, None).await?;
@@ -79,7 +81,11 @@ impl DeltaLog {
     /// What the store says.
     pub async fn commit_range(&self) -> Result<Option<(TableVersion, TableVersion)>> {
         let listing = segment::list(&self.root, None).await?;
-        Ok(listing.commits.first().copied().zip(listing.commits.last().copied()))
+        Ok(listing
+            .commits
+            .first()
+            .copied()
+            .zip(listing.commits.last().copied()))
     }
 
     /// Reads a commit.
@@ -102,9 +108,15 @@ impl DeltaLog {
     /// `CORRUPT` when it holds no actions, else what the store says.
     pub async fn read_commit_if_there(&self, version: TableVersion) -> Result<Option<TableCommit>> {
         let name = names::commit(version);
-        let Some(bytes) = self.root.read_if_there(&name).await? else { return Ok(None) };
+        let Some(bytes) = self.root.read_if_there(&name).await? else {
+            return Ok(None);
+        };
         let actions = parse_commit(&name, &bytes)?;
-        Ok(Some(TableCommit { version, bytes, actions }))
+        Ok(Some(TableCommit {
+            version,
+            bytes,
+            actions,
+        }))
     }
 
     /// The bytes in the slot of a version; None while it is empty.
@@ -122,7 +134,12 @@ impl DeltaLog {
             Err(error) => return CreateOutcome::Unknown(error),
         };
         let payload = PutPayload::from(bytes);
-        match self.root.store().put_opts(&location, payload, PutMode::Create.into()).await {
+        match self
+            .root
+            .store()
+            .put_opts(&location, payload, PutMode::Create.into())
+            .await
+        {
             Ok(_) => CreateOutcome::Created,
             Err(
                 object_store::Error::AlreadyExists { .. }

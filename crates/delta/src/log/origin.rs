@@ -60,7 +60,11 @@ mod tests {
 
     fn commit(text: &'static str) -> TableCommit {
         let actions = parse_commit("1.json", text.as_bytes()).unwrap();
-        TableCommit { version: TableVersion(1), bytes: Bytes::from_static(text.as_bytes()), actions }
+        TableCommit {
+            version: TableVersion(1),
+            bytes: Bytes::from_static(text.as_bytes()),
+            actions,
+        }
     }
 
     #[test]
@@ -72,9 +76,17 @@ mod tests {
     #[test]
     fn changes_of_strangers_are_named() {
         let optimize = "{\"commitInfo\":{\"operation\":\"OPTIMIZE\"}}\n{\"remove\":{\"path\":\"p\",\"dataChange\":false}}";
-        let expected = CommitOrigin::Foreign { what: "remove", engine: None };
+        let expected = CommitOrigin::Foreign {
+            what: "remove",
+            engine: None,
+        };
         assert_eq!(classify(&commit(optimize)), expected);
         let own = r#"{"commitInfo":{"engineInfo":"Tidegate/0.1.0","txnId":"00000001-5"}}"#;
-        assert_eq!(classify(&commit(own)), CommitOrigin::Own { attempt: "00000001-5".into() });
+        assert_eq!(
+            classify(&commit(own)),
+            CommitOrigin::Own {
+                attempt: "00000001-5".into()
+            }
+        );
     }
 }

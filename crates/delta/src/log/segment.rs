@@ -36,14 +36,22 @@ pub(super) struct Segment {
 #[derive(Debug, PartialEq, Eq)]
 enum LogFile {
     Commit(TableVersion),
-    Checkpoint { version: TableVersion, part: usize, parts: usize },
+    Checkpoint {
+        version: TableVersion,
+        part: usize,
+        parts: usize,
+    },
 }
 
 /// Lists the log from a version on.
 pub(super) async fn list(root: &TableRoot, from: Option<TableVersion>) -> Result<Listing> {
     let prefix = root.location(names::LOG_DIRECTORY)?;
     // Everything about the version sorts behind its bare number, which names no file.
-    let offset = root.location(&format!("{}/{:020}", names::LOG_DIRECTORY, from.unwrap_or_default().0))?;
+    let offset = root.location(&format!(
+        "{}/{:020}",
+        names::LOG_DIRECTORY,
+        from.unwrap_or_default().0
+    ))?;
     let objects = root.store().list_with_offset(Some(&prefix), &offset);
     let mut names: Vec<String> = objects
         .try_filter_map(|object| {
@@ -60,9 +68,16 @@ pub(super) async fn list(root: &TableRoot, from: Option<TableVersion>) -> Result
         match parse(&name) {
             None => {}
             Some(LogFile::Commit(version)) => listing.commits.push(version),
-            Some(LogFile::Checkpoint { version, part, parts }) => {
+            Some(LogFile::Checkpoint {
+                version,
+                part,
+                parts,
+            }) => {
                 let path = format!("{}/{name}", names::LOG_DIRECTORY);
-                match parts_seen.last_mut().filter(|(v, count, _)| (*v, *count) == (version, parts)) {
+                match parts_seen
+                    .last_mut()
+                    .filter(|(v, count, _)| (*v, *count) == (version, parts))
+                {
                     Some((_, _, paths)) => paths.push(path),
                     None if part == 1 => parts_seen.push((version, parts, vec![path])),
                     None => {}
@@ -70,13 +85,20 @@ pub(super) async fn list(root: &TableRoot, from: Option<TableVersion>) -> Result
             }
         }
     }
-    let complete = parts_seen.into_iter().filter(|(_, parts, paths)| paths.len() == *parts);
-    listing.checkpoints = complete.map(|(version, _, paths)| (version, paths)).collect();
+    let complete = parts_seen
+        .into_iter()
+        .filter(|(_, parts, paths)| paths.len() == *parts);
+    listing.checkpoints = complete
+        .map(|(version, _, paths)| (version, paths))
+        .collect();
     Ok(listing)
 }
 
 fn direct_child(prefix: &Path, location: &Path) -> Option<String> {
-    let rest = location.as_ref().strip_prefix(prefix.as_ref())?.strip_prefix('/')?;
+    let rest = location
+        .as_ref()
+        .strip_prefix(prefix.as_ref())?
+        .strip_prefix('/')?;
     (!rest.contains('/')).then(|| rest.to_owned())
 }
 
@@ -91,19 +113,29 @@ fn parse(name: &str) -> Option<LogFile> {
     }
     let rest = rest.strip_prefix("checkpoint.")?.strip_suffix("parquet")?;
     if rest.is_empty() {
-        return Some(LogFile::Checkpoint { version, part: 1, parts: 1 });
+        return Some(LogFile::Checkpoint {
+            version,
+            part: 1,
+            parts: 1,
+        });
     }
     let (part, parts) = rest.strip_suffix('.')?.split_once('.')?;
     if part.len() != 10 || parts.len() != 10 {
         return None;
     }
-    Some(LogFile::Checkpoint { version, part: part.parse().ok()?, parts: parts.parse().ok()? })
+    Some(LogFile::Checkpoint {
+        version,
+        part: part.parse().ok()?,
+        parts: parts.parse().ok()?,
+    })
 }
 
 impl Segment {
     /// The files of a version, or of the newest.
     pub(super) async fn find(root: &TableRoot, version: Option<TableVersion>) -> Result<Self> {
-        let hint = checkpoint::read_hint(root).await?.map(|hint| TableVersion(hint.version));
+        let hint = checkpoint::read_hint(root)
+            .await?
+            .map(|hint| TableVersion(hint.version));
         let hint = hint.filter(|hint| version.is_none_or(|version| *hint <= version));
         if hint.is_some()
             && let Ok(segment) = Self::choose(root, list(root, hint).await?, version)
@@ -123,20 +155,42 @@ impl Segment {
             let message = format!("version {wanted}: not there, the newest is {latest}");
             return Err(Error::new(Code::InvalidVersion, message));
         }
-        let checkpoint = listing.checkpoints.into_iter().rfind(|(version, _)| *version <= wanted);
-        let first = checkpoint.as_ref().map_or(TableVersion(0), |(version, _)| version.next());
-        let commits: Vec<_> =
-            listing.commits.iter().copied().filter(|v| (first..=wanted).contains(v)).collect();
+        let checkpoint = listing
+            .checkpoints
+            .into_iter()
+            .rfind(|(version, _)| *version <= wanted);
+        let first = checkpoint
+            .as_ref()
+            .map_or(TableVersion(0), |(version, _)| version.next());
+        let commits: Vec<_> = listing
+            .commits
+            .iter()
+            .copied()
+            .filter(|v| (first..=wanted).contains(v))
+            .collect();
         let expected = (first.0..=wanted.0).map(TableVersion);
-        if let Some(missing) = expected.into_iter().find(|v| commits.binary_search(v).is_err()) {
+        if let Some(missing) = expected
+            .into_iter()
+            .find(|v| commits.binary_search(v).is_err())
+        {
             // The log is cleaned from its old end: what lies below every commit left is expired.
             let is_expired = checkpoint.is_none()
-                && listing.commits.first().is_none_or(|oldest| missing < *oldest);
-            let code = if is_expired { Code::Expired } else { Code::Corrupt };
+                && listing
+                    .commits
+                    .first()
+                    .is_none_or(|oldest| missing < *oldest);
+            let code = if is_expired {
+                Code::Expired
+            } else {
+                Code::Corrupt
+            };
             let message = format!("version {wanted}: commit {missing} is not in the log");
             return Err(Error::new(code, message));
         }
-        Ok(Self { checkpoint, commits })
+        Ok(Self {
+            checkpoint,
+            commits,
+        })
     }
 }
 
@@ -147,14 +201,25 @@ mod tests {
     #[test]
     fn names_of_the_log_are_told_apart() {
         let version = TableVersion(12);
-        assert_eq!(parse("00000000000000000012.json"), Some(LogFile::Commit(version)));
+        assert_eq!(
+            parse("00000000000000000012.json"),
+            Some(LogFile::Commit(version))
+        );
         assert_eq!(
             parse("00000000000000000012.checkpoint.parquet"),
-            Some(LogFile::Checkpoint { version, part: 1, parts: 1 })
+            Some(LogFile::Checkpoint {
+                version,
+                part: 1,
+                parts: 1
+            })
         );
         assert_eq!(
             parse("00000000000000000012.checkpoint.0000000002.0000000003.parquet"),
-            Some(LogFile::Checkpoint { version, part: 2, parts: 3 })
+            Some(LogFile::Checkpoint {
+                version,
+                part: 2,
+                parts: 3
+            })
         );
         for other in [
             "_last_checkpoint",

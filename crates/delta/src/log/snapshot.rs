@@ -66,7 +66,10 @@ impl TableSnapshot {
     /// the actions make of schema and protocol.
     pub fn advance(&self, version: TableVersion, actions: &[Action]) -> Result<Self> {
         if version != self.version.next() {
-            let message = format!("version {version}: does not follow version {}", self.version);
+            let message = format!(
+                "version {version}: does not follow version {}",
+                self.version
+            );
             return Err(Error::internal(message));
         }
         let mut builder = Builder {
@@ -112,7 +115,10 @@ pub(super) struct Builder {
 impl Builder {
     /// A replay that starts with the checkpoint of a version.
     pub(super) fn at(version: TableVersion) -> Self {
-        Self { version: Some(version), ..Self::default() }
+        Self {
+            version: Some(version),
+            ..Self::default()
+        }
     }
 
     pub(super) fn in_commit_timestamp(&mut self, info: Option<CommitInfo>) {
@@ -146,7 +152,10 @@ impl Builder {
                 self.domains.insert(domain.domain, domain.configuration);
             }
             Action::Add(add) => {
-                let vector = add.deletion_vector.as_ref().map(|vector| vector.unique_id());
+                let vector = add
+                    .deletion_vector
+                    .as_ref()
+                    .map(|vector| vector.unique_id());
                 let id = (Arc::from(add.path.as_str()), vector);
                 if self.tombstones.contains_key(&id) {
                     Arc::make_mut(&mut self.tombstones).remove(&id);
@@ -154,9 +163,14 @@ impl Builder {
                 self.files.insert(Arc::new(add));
             }
             Action::Remove(remove) => {
-                let vector = remove.deletion_vector.as_ref().map(|vector| vector.unique_id());
+                let vector = remove
+                    .deletion_vector
+                    .as_ref()
+                    .map(|vector| vector.unique_id());
                 let live = self.files.get(&remove.path).map(|add| {
-                    add.deletion_vector.as_ref().map(|vector| vector.unique_id())
+                    add.deletion_vector
+                        .as_ref()
+                        .map(|vector| vector.unique_id())
                 });
                 // Actions of one commit have no order: a remove cancels only the vector that it names.
                 if live.is_some_and(|live| live == vector) {
@@ -171,7 +185,8 @@ impl Builder {
 
     pub(super) fn finish(self) -> Result<TableSnapshot> {
         let version = self.version.unwrap_or_default();
-        let lacks = |what: &str| Error::corrupt(format!("version {version}: the log has no {what}"));
+        let lacks =
+            |what: &str| Error::corrupt(format!("version {version}: the log has no {what}"));
         let protocol = self.protocol.ok_or_else(|| lacks("protocol"))?;
         let metadata = self.metadata.ok_or_else(|| lacks("metaData"))?;
         check_readable(version, &protocol)?;
@@ -196,7 +211,9 @@ impl Builder {
 
 fn check_readable(version: TableVersion, protocol: &Protocol) -> Result<()> {
     let features = protocol.reader_features.iter().flatten();
-    let unknown = features.into_iter().find(|name| !READER_FEATURES.contains(&name.as_str()));
+    let unknown = features
+        .into_iter()
+        .find(|name| !READER_FEATURES.contains(&name.as_str()));
     let what = match unknown {
         Some(feature) => format!("reader feature {feature}"),
         None if protocol.min_reader_version > 3 => {
@@ -204,5 +221,8 @@ fn check_readable(version: TableVersion, protocol: &Protocol) -> Result<()> {
         }
         None => return Ok(()),
     };
-    Err(Error::new(Code::Unsupported, format!("version {version}: needs {what}")))
+    Err(Error::new(
+        Code::Unsupported,
+        format!("version {version}: needs {what}"),
+    ))
 }

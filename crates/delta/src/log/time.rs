@@ -35,7 +35,10 @@ impl DeltaLog {
             0 => (Code::InvalidVersion, "the table was made later"),
             _ => (Code::Expired, "the log of that time is gone"),
         };
-        Err(Error::new(code, format!("timestamp {timestamp_ms}: {what}")))
+        Err(Error::new(
+            code,
+            format!("timestamp {timestamp_ms}: {what}"),
+        ))
     }
 
     /// The newest version whose commit is not later than a time; None when all are later.
@@ -45,7 +48,10 @@ impl DeltaLog {
     pub async fn last_version_until(&self, timestamp_ms: i64) -> Result<Option<TableVersion>> {
         let (oldest, newest) = self.range().await?;
         let first_later = self.first_after(oldest, newest, timestamp_ms).await?;
-        Ok(first_later.checked_sub(1).map(TableVersion).filter(|version| *version >= oldest))
+        Ok(first_later
+            .checked_sub(1)
+            .map(TableVersion)
+            .filter(|version| *version >= oldest))
     }
 
     /// The oldest version whose commit is not earlier than a time; None when all are earlier.
@@ -54,7 +60,9 @@ impl DeltaLog {
     /// `TABLE_NOT_FOUND` without log, else what the store says.
     pub async fn first_version_from(&self, timestamp_ms: i64) -> Result<Option<TableVersion>> {
         let (oldest, newest) = self.range().await?;
-        let first = self.first_after(oldest, newest, timestamp_ms.saturating_sub(1)).await?;
+        let first = self
+            .first_after(oldest, newest, timestamp_ms.saturating_sub(1))
+            .await?;
         Ok(Some(TableVersion(first)).filter(|version| *version <= newest))
     }
 
@@ -65,11 +73,20 @@ impl DeltaLog {
     pub async fn history(&self, limit: Option<usize>) -> Result<Vec<HistoryEntry>> {
         let (oldest, newest) = self.range().await?;
         let versions = (oldest.0..=newest.0).rev().map(TableVersion);
-        let reads = versions.take(limit.unwrap_or(usize::MAX)).map(|version| async move {
-            let info = self.commit_info(version).await?.unwrap_or_default();
-            let timestamp_ms = info.in_commit_timestamp.or(info.timestamp).unwrap_or_default();
-            Ok::<_, Error>(HistoryEntry { version, timestamp_ms, info })
-        });
+        let reads = versions
+            .take(limit.unwrap_or(usize::MAX))
+            .map(|version| async move {
+                let info = self.commit_info(version).await?.unwrap_or_default();
+                let timestamp_ms = info
+                    .in_commit_timestamp
+                    .or(info.timestamp)
+                    .unwrap_or_default();
+                Ok::<_, Error>(HistoryEntry {
+                    version,
+                    timestamp_ms,
+                    info,
+                })
+            });
         let reads = futures::stream::iter(reads.map(Ok::<_, Error>));
         reads.try_buffered(CONCURRENT_READS).try_collect().await
     }

@@ -25,13 +25,23 @@ pub(crate) struct Column {
 pub(crate) enum ColumnType {
     Primitive(DataType),
     Struct(Vec<Column>),
-    Array { element: Box<ColumnType>, nullable: bool },
-    Map { key: Box<ColumnType>, value: Box<ColumnType>, nullable: bool },
+    Array {
+        element: Box<ColumnType>,
+        nullable: bool,
+    },
+    Map {
+        key: Box<ColumnType>,
+        value: Box<ColumnType>,
+        nullable: bool,
+    },
 }
 
 impl Column {
     pub(crate) fn physical_name(&self) -> &str {
-        self.metadata.get(PHYSICAL_NAME).and_then(Value::as_str).unwrap_or(&self.name)
+        self.metadata
+            .get(PHYSICAL_NAME)
+            .and_then(Value::as_str)
+            .unwrap_or(&self.name)
     }
 
     pub(crate) fn mapping_id(&self) -> Option<i64> {
@@ -40,11 +50,16 @@ impl Column {
 
     pub(crate) fn set_mapping(&mut self, id: i64, physical_name: &str) {
         self.metadata.insert(MAPPING_ID.into(), id.into());
-        self.metadata.insert(PHYSICAL_NAME.into(), physical_name.into());
+        self.metadata
+            .insert(PHYSICAL_NAME.into(), physical_name.into());
     }
 
     fn arrow_field(&self, physical: bool) -> Field {
-        let name = if physical { self.physical_name() } else { &self.name };
+        let name = if physical {
+            self.physical_name()
+        } else {
+            &self.name
+        };
         let field = Field::new(name, self.data_type.arrow(physical), true);
         match self.mapping_id().filter(|_| physical) {
             Some(id) => field.with_metadata(HashMap::from([(FIELD_ID.to_owned(), id.to_string())])),
@@ -67,7 +82,10 @@ impl ColumnType {
 }
 
 pub(crate) fn arrow_fields(columns: &[Column], physical: bool) -> Vec<Field> {
-    columns.iter().map(|column| column.arrow_field(physical)).collect()
+    columns
+        .iter()
+        .map(|column| column.arrow_field(physical))
+        .collect()
 }
 
 /// Columns without metadata, for Arrow fields.
@@ -77,7 +95,12 @@ pub(crate) fn of_arrow(fields: &Fields) -> Result<Vec<Column>> {
         .map(|field| {
             let data_type = type_of_arrow(field.data_type())
                 .map_err(|e| e.context(format!("column {}", field.name())))?;
-            Ok(Column { name: field.name().clone(), data_type, nullable: true, metadata: Map::new() })
+            Ok(Column {
+                name: field.name().clone(),
+                data_type,
+                nullable: true,
+                metadata: Map::new(),
+            })
         })
         .collect()
 }
@@ -94,10 +117,16 @@ fn type_of_arrow(data_type: &DataType) -> Result<ColumnType> {
                 return Err(Error::internal("a map without entries"));
             };
             let part = |position: usize| {
-                let field = pair.get(position).ok_or_else(|| Error::internal("a map without entries"))?;
+                let field = pair
+                    .get(position)
+                    .ok_or_else(|| Error::internal("a map without entries"))?;
                 type_of_arrow(field.data_type()).map(Box::new)
             };
-            ColumnType::Map { key: part(0)?, value: part(1)?, nullable: true }
+            ColumnType::Map {
+                key: part(0)?,
+                value: part(1)?,
+                nullable: true,
+            }
         }
         primitive => {
             types::type_name(primitive)?;
@@ -135,7 +164,11 @@ fn type_json(data_type: &ColumnType) -> Value {
         ColumnType::Array { element, nullable } => json!({
             "type": "array", "elementType": type_json(element), "containsNull": nullable,
         }),
-        ColumnType::Map { key, value, nullable } => json!({
+        ColumnType::Map {
+            key,
+            value,
+            nullable,
+        } => json!({
             "type": "map", "keyType": type_json(key), "valueType": type_json(value),
             "valueContainsNull": nullable,
         }),
@@ -161,14 +194,19 @@ fn parse_struct(value: &Value) -> Result<Vec<Column>> {
         .map(|field| {
             let name = field.get("name").and_then(Value::as_str);
             let name = name.ok_or_else(|| damaged("a field without name"))?;
-            let data_type = field.get("type").ok_or_else(|| damaged("a field without type"))?;
+            let data_type = field
+                .get("type")
+                .ok_or_else(|| damaged("a field without type"))?;
             let data_type =
                 parse_column_type(data_type).map_err(|e| e.context(format!("column {name}")))?;
             let metadata = field.get("metadata").and_then(Value::as_object).cloned();
             Ok(Column {
                 name: name.to_owned(),
                 data_type,
-                nullable: field.get("nullable").and_then(Value::as_bool).unwrap_or(true),
+                nullable: field
+                    .get("nullable")
+                    .and_then(Value::as_bool)
+                    .unwrap_or(true),
                 metadata: metadata.unwrap_or_default(),
             })
         })
@@ -177,7 +215,9 @@ fn parse_struct(value: &Value) -> Result<Vec<Column>> {
 
 fn parse_column_type(value: &Value) -> Result<ColumnType> {
     let member = |name: &str| {
-        let inner = value.get(name).ok_or_else(|| damaged(&format!("a type without {name}")))?;
+        let inner = value
+            .get(name)
+            .ok_or_else(|| damaged(&format!("a type without {name}")))?;
         parse_column_type(inner).map(Box::new)
     };
     let flag = |name: &str| value.get(name).and_then(Value::as_bool).unwrap_or(true);

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, ListArray, MapArray, StructArray, make_array, new_null_array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, ListArray, MapArray, StructArray, make_array, new_null_array,
+};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, Fields};
 use tidegate_change::{Error, Result};
@@ -18,14 +20,19 @@ pub(crate) fn conform(array: &ArrayRef, target: &DataType) -> Result<ArrayRef> {
     }
     match (array.data_type(), target) {
         (DataType::Struct(_), DataType::Struct(fields)) => {
-            conform_struct(array.as_struct(), fields).map(|array| Arc::new(array) as ArrayRef)
+            conform_struct(array.as_struct(), fields).map(shared)
         }
         (DataType::List(_), DataType::List(item)) => {
             let list: &ListArray = array.as_list();
             let values = conform(list.values(), item.data_type())?;
-            ListArray::try_new(Arc::clone(item), list.offsets().clone(), values, list.nulls().cloned())
-                .map(|array| Arc::new(array) as ArrayRef)
-                .map_err(failed)
+            ListArray::try_new(
+                Arc::clone(item),
+                list.offsets().clone(),
+                values,
+                list.nulls().cloned(),
+            )
+            .map(shared)
+            .map_err(failed)
         }
         (DataType::Map(..), DataType::Map(entries, sorted)) => {
             let map = array.as_map();
@@ -41,15 +48,28 @@ pub(crate) fn conform(array: &ArrayRef, target: &DataType) -> Result<ArrayRef> {
                 .collect::<Result<Vec<_>>>()?;
             let rows = StructArray::try_new(pair.clone(), columns, None).map_err(failed)?;
             let offsets = map.offsets().clone();
-            MapArray::try_new(Arc::clone(entries), offsets, rows, map.nulls().cloned(), *sorted)
-                .map(|array| Arc::new(array) as ArrayRef)
-                .map_err(failed)
+            MapArray::try_new(
+                Arc::clone(entries),
+                offsets,
+                rows,
+                map.nulls().cloned(),
+                *sorted,
+            )
+            .map(shared)
+            .map_err(failed)
         }
         _ => {
-            let options = CastOptions { safe: false, ..CastOptions::default() };
+            let options = CastOptions {
+                safe: false,
+                ..CastOptions::default()
+            };
             cast_with_options(array, target, &options).map_err(failed)
         }
     }
+}
+
+fn shared(array: impl Array + 'static) -> ArrayRef {
+    Arc::new(array)
 }
 
 fn conform_struct(array: &StructArray, fields: &Fields) -> Result<StructArray> {
@@ -73,7 +93,10 @@ pub(crate) fn relabel(array: &ArrayRef, target: &DataType) -> Result<ArrayRef> {
     Ok(make_array(data))
 }
 
-fn relabel_data(data: arrow::array::ArrayData, target: &DataType) -> Result<arrow::array::ArrayData> {
+fn relabel_data(
+    data: arrow::array::ArrayData,
+    target: &DataType,
+) -> Result<arrow::array::ArrayData> {
     let parts: Vec<&Field> = match target {
         DataType::Struct(fields) => fields.iter().map(AsRef::as_ref).collect(),
         DataType::List(item) => vec![item.as_ref()],

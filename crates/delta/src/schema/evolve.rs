@@ -22,21 +22,41 @@ pub(crate) struct Assigned {
 
 /// Whether a name, here or in a struct, needs column mapping.
 pub(crate) fn needs_mapping(columns: &[Column]) -> bool {
-    any_column(columns, &|column| column.name.contains(|c| FORBIDDEN.contains(c)))
+    forbidden_column(columns).is_some()
+}
+
+/// The first column whose name, or a name in it, needs column mapping.
+pub(crate) fn forbidden_column(columns: &[Column]) -> Option<&str> {
+    let is_bad = |column: &Column| is_forbidden(&column.name);
+    let found = columns
+        .iter()
+        .find(|column| is_bad(column) || any_in_type(&column.data_type, &is_bad));
+    found.map(|column| column.name.as_str())
+}
+
+/// Whether Delta forbids the name without column mapping.
+fn is_forbidden(name: &str) -> bool {
+    name.contains(|c| FORBIDDEN.contains(c))
 }
 
 /// Whether a type is used anywhere.
 pub(crate) fn uses_type(columns: &[Column], wanted: &DataType) -> bool {
-    columns.iter().any(|column| type_uses(&column.data_type, wanted))
+    columns
+        .iter()
+        .any(|column| type_uses(&column.data_type, wanted))
 }
 
 /// Whether some column was widened.
 pub(crate) fn was_widened(columns: &[Column]) -> bool {
-    any_column(columns, &|column| column.metadata.contains_key(TYPE_CHANGES))
+    any_column(columns, &|column| {
+        column.metadata.contains_key(TYPE_CHANGES)
+    })
 }
 
 fn any_column(columns: &[Column], holds: &dyn Fn(&Column) -> bool) -> bool {
-    columns.iter().any(|column| holds(column) || any_in_type(&column.data_type, holds))
+    columns
+        .iter()
+        .any(|column| holds(column) || any_in_type(&column.data_type, holds))
 }
 
 fn any_in_type(data_type: &ColumnType, holds: &dyn Fn(&Column) -> bool) -> bool {
@@ -99,16 +119,24 @@ fn check_names(columns: &[Column]) -> Result<()> {
 
 fn inherit(columns: &mut [Column], previous: &[Column]) -> Result<()> {
     for column in columns {
-        let Some(before) = previous.iter().find(|before| before.name == column.name) else { continue };
+        let Some(before) = previous.iter().find(|before| before.name == column.name) else {
+            continue;
+        };
         column.metadata = before.metadata.clone();
         let mut changes = Vec::new();
         inherit_type(&mut column.data_type, &before.data_type, "", &mut changes)
             .map_err(|e| e.context(format!("column {}", column.name)))?;
         if !changes.is_empty() {
-            let known = column.metadata.get(TYPE_CHANGES).and_then(Value::as_array).cloned();
+            let known = column
+                .metadata
+                .get(TYPE_CHANGES)
+                .and_then(Value::as_array)
+                .cloned();
             let mut all = known.unwrap_or_default();
             all.extend(changes);
-            column.metadata.insert(TYPE_CHANGES.into(), Value::Array(all));
+            column
+                .metadata
+                .insert(TYPE_CHANGES.into(), Value::Array(all));
         }
     }
     Ok(())
@@ -121,7 +149,11 @@ fn inherit_type(
     changes: &mut Vec<Value>,
 ) -> Result<()> {
     let below = |part: &str| {
-        if field_path.is_empty() { part.to_owned() } else { format!("{field_path}.{part}") }
+        if field_path.is_empty() {
+            part.to_owned()
+        } else {
+            format!("{field_path}.{part}")
+        }
     };
     match (data_type, before) {
         (ColumnType::Primitive(to), ColumnType::Primitive(from)) if to == from => Ok(()),
@@ -139,12 +171,19 @@ fn inherit_type(
             Ok(())
         }
         (ColumnType::Struct(members), ColumnType::Struct(before)) => inherit(members, before),
-        (ColumnType::Array { element, .. }, ColumnType::Array { element: before, .. }) => {
-            inherit_type(element, before, &below("element"), changes)
-        }
+        (
+            ColumnType::Array { element, .. },
+            ColumnType::Array {
+                element: before, ..
+            },
+        ) => inherit_type(element, before, &below("element"), changes),
         (
             ColumnType::Map { key, value, .. },
-            ColumnType::Map { key: key_before, value: value_before, .. },
+            ColumnType::Map {
+                key: key_before,
+                value: value_before,
+                ..
+            },
         ) => {
             inherit_type(key, key_before, &below("key"), changes)?;
             inherit_type(value, value_before, &below("value"), changes)
@@ -158,10 +197,11 @@ fn assign_ids(columns: &mut [Column], previous: &[Column], table_id: &str, max_i
         let before = previous.iter().find(|before| before.name == column.name);
         if column.mapping_id().is_none() {
             *max_id += 1;
-            // A column from before the mapping keeps its name in the files that have it.
-            let physical = match before {
-                Some(_) => column.name.clone(),
-                None => physical_name(table_id, *max_id),
+            // Files from before the mapping have the column's name; and where names are the same,
+            // readers that map only half (partition values, change data) are right.
+            let physical = match before.is_some() || !is_forbidden(&column.name) {
+                true => column.name.clone(),
+                false => physical_name(table_id, *max_id),
             };
             column.set_mapping(*max_id, &physical);
         }
@@ -212,5 +252,8 @@ fn physical_name(table_id: &str, id: i64) -> String {
     for (to, from) in bytes.iter_mut().zip(digest.as_bytes()) {
         *to = *from;
     }
-    format!("col-{}", uuid::Builder::from_custom_bytes(bytes).into_uuid())
+    format!(
+        "col-{}",
+        uuid::Builder::from_custom_bytes(bytes).into_uuid()
+    )
 }

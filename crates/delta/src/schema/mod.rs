@@ -2,8 +2,8 @@
 //!
 //! [`TableSchema`] is what the rest of the crate works with. Logical names are the user's; physical
 //! names stand in files, statistics and partition values and differ only under column mapping, which a
-//! table gets when a column's name has a character that Delta forbids otherwise. Source: Delta
-//! protocol, "Schema Serialization Format" and "Column Mapping".
+//! table gets when a column's name has a character that Delta forbids otherwise, and only for such
+//! columns. Source: Delta protocol, "Schema Serialization Format" and "Column Mapping".
 
 mod column;
 mod conform;
@@ -20,9 +20,11 @@ use crate::actions::Metadata;
 
 pub(crate) use column::Column;
 pub(crate) use conform::{conform, relabel};
-pub(crate) use evolve::{Assigned, assign, needs_mapping, uses_type, was_widened};
-pub use partition::{PartitionValues, split_by_partition};
+pub(crate) use evolve::{
+    Assigned, assign, forbidden_column, needs_mapping, uses_type, was_widened,
+};
 pub(crate) use partition::parse_value;
+pub use partition::{PartitionValues, split_by_partition};
 
 /// Key of a Parquet field id in Arrow field metadata.
 pub(crate) const FIELD_ID: &str = "PARQUET:field_id";
@@ -51,7 +53,9 @@ impl TableSchema {
         let physical = Arc::new(Schema::new(column::arrow_fields(&columns, true)));
         for name in &partition_columns {
             if logical.index_of(name).is_err() {
-                return Err(Error::corrupt(format!("partition column {name}: not in the schema")));
+                return Err(Error::corrupt(format!(
+                    "partition column {name}: not in the schema"
+                )));
             }
         }
         Ok(Self {
@@ -128,7 +132,8 @@ impl TableSchema {
                 }
             }
         }
-        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let options =
+            arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)
             .map_err(|e| Error::internal("a batch does not fit the table's schema").with_source(e))
     }
@@ -141,7 +146,9 @@ pub(crate) fn same_type(a: &DataType, b: &DataType) -> bool {
         (DataType::Map(a, _), DataType::Map(b, _)) => same_type(a.data_type(), b.data_type()),
         (DataType::Struct(a), DataType::Struct(b)) => {
             a.len() == b.len()
-                && a.iter().zip(b).all(|(a, b)| same_type(a.data_type(), b.data_type()))
+                && a.iter()
+                    .zip(b)
+                    .all(|(a, b)| same_type(a.data_type(), b.data_type()))
         }
         (DataType::Timestamp(a, x), DataType::Timestamp(b, y)) => {
             a == b && x.is_some() == y.is_some()
@@ -171,7 +178,10 @@ pub(crate) fn columns_of_arrow(schema: &Schema) -> Result<Vec<Column>> {
 /// # Errors
 /// As [`TableSchema::from_metadata`].
 pub fn from_delta_json(json: &str) -> Result<SchemaRef> {
-    Ok(Arc::new(Schema::new(column::arrow_fields(&column::parse(json)?, false))))
+    Ok(Arc::new(Schema::new(column::arrow_fields(
+        &column::parse(json)?,
+        false,
+    ))))
 }
 
 #[cfg(test)]

@@ -50,9 +50,14 @@ impl PartitionValues {
             ordered.push((schema.physical_name(name).to_owned(), text));
         }
         let directory = path::partition_directory(
-            ordered.iter().map(|(name, value)| (name.as_str(), value.as_deref())),
+            ordered
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.as_deref())),
         );
-        Ok(Self { values: ordered.into_iter().collect(), directory })
+        Ok(Self {
+            values: ordered.into_iter().collect(),
+            directory,
+        })
     }
 }
 
@@ -71,10 +76,18 @@ pub fn split_by_partition(
     let columns = schema
         .partition_columns()
         .iter()
-        .map(|name| batch.column_by_name(name).cloned().ok_or_else(|| lacks(name)))
+        .map(|name| {
+            batch
+                .column_by_name(name)
+                .cloned()
+                .ok_or_else(|| lacks(name))
+        })
         .collect::<Result<Vec<ArrayRef>>>()?;
     let failed = |e| Error::internal("partition values cannot be compared").with_source(e);
-    let fields = columns.iter().map(|column| SortField::new(column.data_type().clone())).collect();
+    let fields = columns
+        .iter()
+        .map(|column| SortField::new(column.data_type().clone()))
+        .collect();
     let rows = RowConverter::new(fields)
         .and_then(|converter| converter.convert_columns(&columns))
         .map_err(failed)?;
@@ -89,7 +102,9 @@ pub fn split_by_partition(
     }
     let mut parts: Vec<(PartitionValues, RecordBatch)> = Vec::with_capacity(groups.len());
     for group in groups {
-        let first = group.first().map_or(0, |row| usize::try_from(*row).unwrap_or_default());
+        let first = group
+            .first()
+            .map_or(0, |row| usize::try_from(*row).unwrap_or_default());
         let values = PartitionValues::of_row(schema, batch, first)?;
         let rows = take_record_batch(batch, &UInt32Array::from(group))
             .map_err(|e| Error::internal("partition rows cannot be gathered").with_source(e))?;
@@ -108,12 +123,17 @@ pub(crate) fn value_text(column: &ArrayRef, row: usize) -> Result<Option<String>
         DataType::Boolean => column.as_boolean().value(row).to_string(),
         DataType::Date32 => {
             let date = column.as_primitive::<Date32Type>().value_as_date(row);
-            date.map(|date| date.format("%Y-%m-%d").to_string()).ok_or_else(out_of_range)?
+            date.map(|date| date.format("%Y-%m-%d").to_string())
+                .ok_or_else(out_of_range)?
         }
         DataType::Timestamp(TimeUnit::Microsecond, zone) => {
             let micros = column.as_primitive::<TimestampMicrosecondType>().value(row);
             let time = DateTime::from_timestamp_micros(micros).ok_or_else(out_of_range)?;
-            let form = if zone.is_some() { "%Y-%m-%dT%H:%M:%S%.6fZ" } else { "%Y-%m-%d %H:%M:%S%.6f" };
+            let form = if zone.is_some() {
+                "%Y-%m-%dT%H:%M:%S%.6fZ"
+            } else {
+                "%Y-%m-%d %H:%M:%S%.6f"
+            };
             time.format(form).to_string()
         }
         DataType::Decimal128(..) => column.as_primitive::<Decimal128Type>().value_as_string(row),
@@ -131,13 +151,18 @@ pub(crate) fn value_text(column: &ArrayRef, row: usize) -> Result<Option<String>
 }
 
 fn out_of_range() -> Error {
-    Error::new(Code::InvalidValue, "a partition value beyond the years that text can write")
+    Error::new(
+        Code::InvalidValue,
+        "a partition value beyond the years that text can write",
+    )
 }
 
 /// A one-element array of the value that the text stands for; the inverse of [`value_text`].
 pub(crate) fn parse_value(data_type: &DataType, text: Option<&str>) -> Result<ArrayRef> {
     let text = text.filter(|text| !text.is_empty());
-    let Some(text) = text else { return Ok(arrow::array::new_null_array(data_type, 1)) };
+    let Some(text) = text else {
+        return Ok(arrow::array::new_null_array(data_type, 1));
+    };
     let damaged = || Error::corrupt("a partition value is no text of its column's type");
     if let DataType::Timestamp(TimeUnit::Microsecond, zone) = data_type {
         let micros = timestamp_micros(text, zone.is_some()).ok_or_else(damaged)?;
@@ -145,7 +170,10 @@ pub(crate) fn parse_value(data_type: &DataType, text: Option<&str>) -> Result<Ar
         return Ok(std::sync::Arc::new(array.with_timezone_opt(zone.clone())));
     }
     let array: ArrayRef = std::sync::Arc::new(StringArray::from(vec![text]));
-    let options = CastOptions { safe: false, ..CastOptions::default() };
+    let options = CastOptions {
+        safe: false,
+        ..CastOptions::default()
+    };
     cast_with_options(&array, data_type, &options).map_err(|e| damaged().with_source(e))
 }
 

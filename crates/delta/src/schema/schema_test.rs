@@ -11,9 +11,9 @@ use super::partition::{parse_value, value_text};
 use super::*;
 
 fn schema(columns: &[(&str, &str)]) -> Schema {
-    let fields = columns.iter().map(|(name, kind)| {
-        Field::new(*name, types::parse_type(kind).unwrap(), true)
-    });
+    let fields = columns
+        .iter()
+        .map(|(name, kind)| Field::new(*name, types::parse_type(kind).unwrap(), true));
     Schema::new(fields.collect::<Vec<_>>())
 }
 
@@ -32,12 +32,27 @@ fn schemas_survive_json() {
 
 #[test]
 fn widening_is_noted_where_it_happened() {
-    let before = assign(&[], &schema(&[("a", "integer"), ("m", "map<string,array<short>>")]), "t", None);
-    let after = schema(&[("a", "long"), ("m", "map<string,array<integer>>"), ("b", "string")]);
+    let before = assign(
+        &[],
+        &schema(&[("a", "integer"), ("m", "map<string,array<short>>")]),
+        "t",
+        None,
+    );
+    let after = schema(&[
+        ("a", "long"),
+        ("m", "map<string,array<integer>>"),
+        ("b", "string"),
+    ]);
     let after = assign(&before.unwrap().columns, &after, "t", None).unwrap();
     let json = column::to_json(&after.columns);
-    assert!(json.contains(r#""delta.typeChanges":[{"fromType":"integer","toType":"long"}]"#), "{json}");
-    assert!(json.contains(r#""fieldPath":"value.element","fromType":"short""#), "{json}");
+    assert!(
+        json.contains(r#""delta.typeChanges":[{"fromType":"integer","toType":"long"}]"#),
+        "{json}"
+    );
+    assert!(
+        json.contains(r#""fieldPath":"value.element","fromType":"short""#),
+        "{json}"
+    );
     assert!(was_widened(&after.columns));
     let narrow = assign(&after.columns, &schema(&[("a", "short")]), "t", None).unwrap_err();
     assert_eq!(narrow.code(), Code::InvalidAlter);
@@ -49,19 +64,29 @@ fn mapped_columns_keep_ids_and_new_ones_get_fresh() {
     assert!(needs_mapping(&columns_of_arrow(&first).unwrap()));
     let first = assign(&[], &first, "t", Some(0)).unwrap();
     assert_eq!(first.max_id, 3);
-    let second = schema(&[("a b", "long"), ("s", "struct<x:long,y:long>"), ("c", "long")]);
+    let second = schema(&[
+        ("a b", "long"),
+        ("s", "struct<x:long,y:long>"),
+        ("c", "long"),
+    ]);
     let second = assign(&first.columns, &second, "t", Some(first.max_id)).unwrap();
     assert_eq!(second.max_id, 5);
     assert_eq!(second.columns[0], first.columns[0]);
     let table = TableSchema::new(second.columns, Vec::new()).unwrap();
     assert!(table.physical_name("a b").starts_with("col-"));
+    assert_eq!(table.physical_name("c"), "c");
     assert_eq!(table.physical_name("__tidegate_seq"), "__tidegate_seq");
 }
 
 #[test]
 fn a_table_that_turns_to_mapping_keeps_its_names_in_files() {
     let plain = assign(&[], &schema(&[("a", "long")]), "t", None).unwrap();
-    let mapped = assign(&plain.columns, &schema(&[("a", "long"), ("b c", "long")]), "t", Some(0));
+    let mapped = assign(
+        &plain.columns,
+        &schema(&[("a", "long"), ("b c", "long")]),
+        "t",
+        Some(0),
+    );
     let table = TableSchema::new(mapped.unwrap().columns, Vec::new()).unwrap();
     assert_eq!(table.physical_name("a"), "a");
     assert!(table.physical_name("b c").starts_with("col-"));
@@ -85,7 +110,11 @@ fn partition_values_survive_text() {
         Arc::new(Date32Array::from(vec![Some(-1), None])),
         Arc::new(TimestampMicrosecondArray::from(vec![Some(-1), None])),
         Arc::new(TimestampMicrosecondArray::from(vec![Some(-1), None]).with_timezone("UTC")),
-        Arc::new(Decimal128Array::from(vec![Some(-5), None]).with_precision_and_scale(38, 2).unwrap()),
+        Arc::new(
+            Decimal128Array::from(vec![Some(-5), None])
+                .with_precision_and_scale(38, 2)
+                .unwrap(),
+        ),
         Arc::new(Float64Array::from(vec![Some(0.1), None])),
         Arc::new(Float32Array::from(vec![Some(1e30), None])),
     ];
@@ -98,8 +127,15 @@ fn partition_values_survive_text() {
     }
     let date: ArrayRef = Arc::new(Date32Array::from(vec![Some(-1)]));
     assert_eq!(value_text(&date, 0).unwrap().as_deref(), Some("1969-12-31"));
-    let spark = parse_value(&types::timestamp_utc(), Some("1970-01-01 00:00:00.000001")).unwrap();
-    assert_eq!(value_text(&spark, 0).unwrap().as_deref(), Some("1970-01-01T00:00:00.000001Z"));
+    let spark = parse_value(
+        &tidegate_change::types::timestamp_utc(),
+        Some("1970-01-01 00:00:00.000001"),
+    )
+    .unwrap();
+    assert_eq!(
+        value_text(&spark, 0).unwrap().as_deref(),
+        Some("1970-01-01T00:00:00.000001Z")
+    );
     assert!(parse_value(&DataType::Int64, Some("x")).is_err());
 }
 
@@ -108,8 +144,14 @@ fn structs_gain_members_and_values_widen() {
     let narrow = types::parse_type("struct<a:integer>").unwrap();
     let wide = types::parse_type("struct<a:long,b:string>").unwrap();
     let a: ArrayRef = Arc::new(arrow::array::Int32Array::from(vec![Some(1), None]));
-    let DataType::Struct(fields) = &narrow else { unreachable!() };
-    let array: ArrayRef = Arc::new(arrow::array::StructArray::new(fields.clone(), vec![a], None));
+    let DataType::Struct(fields) = &narrow else {
+        unreachable!()
+    };
+    let array: ArrayRef = Arc::new(arrow::array::StructArray::new(
+        fields.clone(),
+        vec![a],
+        None,
+    ));
     let conformed = conform(&array, &wide).unwrap();
     assert_eq!(conformed.data_type(), &wide);
     let too_narrow = conform(&conformed, &DataType::Int64).unwrap_err();
@@ -122,9 +164,15 @@ fn rows_are_split_in_order_of_appearance() {
     let table = TableSchema::new(columns, vec!["p".into()]).unwrap();
     let ids = arrow::array::Int64Array::from(vec![1, 2, 3, 4]);
     let parts = arrow::array::StringArray::from(vec![Some("b"), None, Some("b"), Some("a/")]);
-    let batch = RecordBatch::try_new(Arc::clone(table.arrow()), vec![Arc::new(ids), Arc::new(parts)]);
+    let batch = RecordBatch::try_new(
+        Arc::clone(table.arrow()),
+        vec![Arc::new(ids), Arc::new(parts)],
+    );
     let split = split_by_partition(&table, &batch.unwrap()).unwrap();
     let directories: Vec<&str> = split.iter().map(|(values, _)| values.directory()).collect();
-    assert_eq!(directories, ["p=b/", "p=__HIVE_DEFAULT_PARTITION__/", "p=a%2F/"]);
+    assert_eq!(
+        directories,
+        ["p=b/", "p=__HIVE_DEFAULT_PARTITION__/", "p=a%2F/"]
+    );
     assert_eq!(split[0].1.num_rows(), 2);
 }

@@ -51,7 +51,9 @@ impl Disk {
         if path.is_dir() {
             return Ok(());
         }
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let parent = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
         if let Some(parent) = parent {
             self.create_directories(parent)?;
         }
@@ -64,7 +66,9 @@ impl Disk {
     }
 
     pub(super) fn sync_directory(&self, path: &Path) -> io::Result<()> {
-        self.step(StepKind::SyncDirectory, path, 0, || File::open(path)?.sync_all())
+        self.step(StepKind::SyncDirectory, path, 0, || {
+            File::open(path)?.sync_all()
+        })
     }
 
     pub(super) fn delete(&self, path: &Path) -> io::Result<()> {
@@ -81,14 +85,24 @@ impl Disk {
             });
             match made {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(e) if e.kind() == io::ErrorKind::NotFound => self.create_directories(directory)?,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                    self.create_directories(directory)?;
+                }
                 Err(e) => return Err(e),
                 Ok(file) => {
-                    return Ok(Temporary { path, file, disk: self.clone(), is_placed: false });
+                    return Ok(Temporary {
+                        path,
+                        file,
+                        disk: self.clone(),
+                        is_placed: false,
+                    });
                 }
             }
         }
-        Err(io::Error::new(io::ErrorKind::AlreadyExists, "no free temporary name"))
+        Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "no free temporary name",
+        ))
     }
 }
 
@@ -96,7 +110,9 @@ impl Temporary {
     pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let count = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         let disk = self.disk.clone();
-        disk.step(StepKind::Append, &self.path, count, || self.file.write_all(bytes))
+        disk.step(StepKind::Append, &self.path, count, || {
+            self.file.write_all(bytes)
+        })
     }
 
     /// Makes the bytes durable and gives the file its name: only a free one, or any.
@@ -107,10 +123,14 @@ impl Temporary {
         disk.step(StepKind::Sync, &self.path, 0, || self.file.sync_all())?;
         let metadata = self.file.metadata()?;
         if overwrite {
-            disk.step(StepKind::Rename, target, 0, || fs::rename(&self.path, target))?;
+            disk.step(StepKind::Rename, target, 0, || {
+                fs::rename(&self.path, target)
+            })?;
             self.is_placed = true;
         } else {
-            disk.step(StepKind::Link, target, 0, || fs::hard_link(&self.path, target))?;
+            disk.step(StepKind::Link, target, 0, || {
+                fs::hard_link(&self.path, target)
+            })?;
             self.is_placed = true;
             disk.delete(&self.path)?;
         }

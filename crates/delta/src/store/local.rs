@@ -47,7 +47,10 @@ impl fmt::Display for LocalStore {
 impl LocalStore {
     /// A store of the objects below a directory, which need not exist yet.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: Arc::new(root.into()), disk: Disk::default() }
+        Self {
+            root: Arc::new(root.into()),
+            disk: Disk::default(),
+        }
     }
 
     /// The same store with a hook around every durable step.
@@ -79,10 +82,16 @@ impl LocalStore {
             };
             for entry in entries {
                 let entry = entry.map_err(|e| failed(&directory, e))?;
-                if entry.file_type().map_err(|e| failed(&entry.path(), e))?.is_dir() {
+                if entry
+                    .file_type()
+                    .map_err(|e| failed(&entry.path(), e))?
+                    .is_dir()
+                {
                     directories.push(entry.path());
                 } else if is_temporary(&entry.file_name().to_string_lossy()) {
-                    self.disk.delete(&entry.path()).map_err(|e| failed(&entry.path(), e))?;
+                    self.disk
+                        .delete(&entry.path())
+                        .map_err(|e| failed(&entry.path(), e))?;
                     removed += 1;
                 }
             }
@@ -107,7 +116,10 @@ impl LocalStore {
             temporary.place(&target, overwrite)
         });
         let metadata = placed.map_err(|e| failed(&target, e))?;
-        Ok(PutResult { e_tag: Some(e_tag(&metadata)), version: None })
+        Ok(PutResult {
+            e_tag: Some(e_tag(&metadata)),
+            version: None,
+        })
     }
 
     fn object(&self, path: &FsPath, metadata: &fs::Metadata) -> Option<ObjectMeta> {
@@ -122,9 +134,18 @@ impl LocalStore {
     }
 
     /// The objects below a directory in name order; `keep` spares those that nobody asked for a stat.
-    fn walk(&self, prefix: &Path, deep: bool, keep: &dyn Fn(&Path) -> bool) -> Result<ListResult> {
-        let mut found = ListResult { common_prefixes: Vec::new(), objects: Vec::new() };
-        let mut directories = vec![self.file_path(prefix)];
+    fn walk(
+        &self,
+        prefix: Option<&Path>,
+        deep: bool,
+        keep: &dyn Fn(&Path) -> bool,
+    ) -> Result<ListResult> {
+        let mut found = ListResult {
+            common_prefixes: Vec::new(),
+            objects: Vec::new(),
+        };
+        let mut directories =
+            vec![prefix.map_or_else(|| self.root.to_path_buf(), |p| self.file_path(p))];
         while let Some(directory) = directories.pop() {
             let entries = match fs::read_dir(&directory) {
                 Err(e)
@@ -141,7 +162,9 @@ impl LocalStore {
                 let entry = entry.map_err(|e| failed(&directory, e))?;
                 let path = entry.path();
                 let kind = entry.file_type().map_err(|e| failed(&path, e))?;
-                let Some(location) = self.location(&path) else { continue };
+                let Some(location) = self.location(&path) else {
+                    continue;
+                };
                 if kind.is_dir() && deep {
                     directories.push(path);
                 } else if kind.is_dir() {
@@ -164,8 +187,12 @@ impl LocalStore {
         Path::parse(path.strip_prefix(self.root.as_ref()).ok()?.to_str()?).ok()
     }
 
-    fn list_kept(&self, prefix: Option<&Path>, keep: &dyn Fn(&Path) -> bool) -> Vec<Result<ObjectMeta>> {
-        match self.walk(prefix.unwrap_or(&Path::default()), true, keep) {
+    fn list_kept(
+        &self,
+        prefix: Option<&Path>,
+        keep: &dyn Fn(&Path) -> bool,
+    ) -> Vec<Result<ObjectMeta>> {
+        match self.walk(prefix, true, keep) {
             Ok(found) => found.objects.into_iter().map(Ok).collect(),
             Err(e) => vec![Err(e)],
         }
@@ -175,7 +202,11 @@ impl LocalStore {
         let path = self.file_path(location);
         let opened = fs::File::open(&path).and_then(|file| {
             let metadata = file.metadata()?;
-            if metadata.is_dir() { Err(io::ErrorKind::NotFound.into()) } else { Ok((file, metadata)) }
+            if metadata.is_dir() {
+                Err(io::ErrorKind::NotFound.into())
+            } else {
+                Ok((file, metadata))
+            }
         });
         let (file, metadata) = opened.map_err(|e| failed(&path, e))?;
         let meta = ObjectMeta {
@@ -191,14 +222,21 @@ impl LocalStore {
     fn copy_file(&self, from: &Path, to: &Path, overwrite: bool) -> Result<()> {
         let (source, target) = (self.file_path(from), self.file_path(to));
         let mut file = fs::File::open(&source).map_err(|e| failed(&source, e))?;
-        let mut temporary = self.disk.temporary(&target).map_err(|e| failed(&target, e))?;
+        let mut temporary = self
+            .disk
+            .temporary(&target)
+            .map_err(|e| failed(&target, e))?;
         let mut buffer = vec![0; 1 << 20];
         loop {
             let count = file.read(&mut buffer).map_err(|e| failed(&source, e))?;
-            let Some(bytes) = buffer.get(..count).filter(|bytes| !bytes.is_empty()) else { break };
+            let Some(bytes) = buffer.get(..count).filter(|bytes| !bytes.is_empty()) else {
+                break;
+            };
             temporary.append(bytes).map_err(|e| failed(&target, e))?;
         }
-        temporary.place(&target, overwrite).map_err(|e| failed(&target, e))?;
+        temporary
+            .place(&target, overwrite)
+            .map_err(|e| failed(&target, e))?;
         Ok(())
     }
 }
@@ -227,7 +265,10 @@ impl ObjectStore for LocalStore {
         _opts: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
         let target = self.file_path(location);
-        let temporary = self.disk.temporary(&target).map_err(|e| failed(&target, e))?;
+        let temporary = self
+            .disk
+            .temporary(&target)
+            .map_err(|e| failed(&target, e))?;
         let temporary = Arc::new(Mutex::new(Some(temporary)));
         Ok(Box::new(LocalUpload { target, temporary }))
     }
@@ -247,7 +288,12 @@ impl ObjectStore for LocalStore {
         } else {
             GetResultPayload::Stream(chunks(file, self.file_path(location), range.clone()))
         };
-        Ok(GetResult { payload, meta, range, attributes: object_store::Attributes::default() })
+        Ok(GetResult {
+            payload,
+            meta,
+            range,
+            attributes: object_store::Attributes::default(),
+        })
     }
 
     async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
@@ -290,7 +336,7 @@ impl ObjectStore for LocalStore {
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        self.walk(prefix.unwrap_or(&Path::default()), false, &|_| true)
+        self.walk(prefix, false, &|_| true)
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
@@ -298,7 +344,11 @@ impl ObjectStore for LocalStore {
     }
 
     async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
-        self.copy_file(from, to, matches!(options.target_mode, RenameTargetMode::Overwrite))?;
+        self.copy_file(
+            from,
+            to,
+            matches!(options.target_mode, RenameTargetMode::Overwrite),
+        )?;
         let source = self.file_path(from);
         self.disk.delete(&source).map_err(|e| failed(&source, e))
     }
@@ -313,7 +363,10 @@ struct LocalUpload {
 
 impl LocalUpload {
     fn take(&self) -> Option<Temporary> {
-        self.temporary.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.temporary
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 }
 
@@ -321,7 +374,10 @@ impl LocalUpload {
 impl MultipartUpload for LocalUpload {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
         // ORDER: parts are written as they are put, so that futures polled out of order change nothing.
-        let mut guard = self.temporary.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = self
+            .temporary
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let written = match guard.as_mut() {
             None => Err(io::Error::other("the upload has ended")),
             Some(temporary) => data.iter().try_for_each(|part| temporary.append(part)),
@@ -333,9 +389,13 @@ impl MultipartUpload for LocalUpload {
     async fn complete(&mut self) -> Result<PutResult> {
         let ended = || failed(&self.target, io::Error::other("the upload has ended"));
         let temporary = self.take().ok_or_else(ended)?;
-        let metadata =
-            temporary.place(&self.target, true).map_err(|e| failed(&self.target, e))?;
-        Ok(PutResult { e_tag: Some(e_tag(&metadata)), version: None })
+        let metadata = temporary
+            .place(&self.target, true)
+            .map_err(|e| failed(&self.target, e))?;
+        Ok(PutResult {
+            e_tag: Some(e_tag(&metadata)),
+            version: None,
+        })
     }
 
     async fn abort(&mut self) -> Result<()> {
@@ -349,12 +409,21 @@ fn is_temporary(name: &str) -> bool {
 }
 
 fn modified(metadata: &fs::Metadata) -> DateTime<Utc> {
-    metadata.modified().map_or(DateTime::UNIX_EPOCH, DateTime::from)
+    metadata
+        .modified()
+        .map_or(DateTime::UNIX_EPOCH, DateTime::from)
 }
 
 fn e_tag(metadata: &fs::Metadata) -> String {
-    let since = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    format!("{:x}-{:x}", since.unwrap_or_default().as_nanos(), metadata.len())
+    let since = metadata
+        .modified()
+        .ok()
+        .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    format!(
+        "{:x}-{:x}",
+        since.unwrap_or_default().as_nanos(),
+        metadata.len()
+    )
 }
 
 fn read_range(file: &mut fs::File, range: Range<u64>) -> io::Result<Bytes> {
@@ -392,6 +461,9 @@ fn failed(path: &FsPath, error: io::Error) -> Error {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             Error::PermissionDenied { path, source }
         }
-        _ => Error::Generic { store: STORE, source },
+        _ => Error::Generic {
+            store: STORE,
+            source,
+        },
     }
 }

@@ -22,9 +22,14 @@ pub async fn probe(store: &dyn ObjectStore, root: &Path, random: &dyn Random) ->
         store.put_opts(&location, payload, PutMode::Create.into())
     });
     let outcomes = join_all(creates).await;
-    let again = store.put_opts(&location, PutPayload::from("again"), PutMode::Create.into()).await;
+    let again = store
+        .put_opts(&location, PutPayload::from("again"), PutMode::Create.into())
+        .await;
     let winners = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
-    let stray = outcomes.into_iter().filter_map(|outcome| outcome.err()).find(|e| !is_refusal(e));
+    let stray = outcomes
+        .into_iter()
+        .filter_map(|outcome| outcome.err())
+        .find(|e| !is_refusal(e));
     let cleaned = store.delete(&location).await;
     if winners == 0
         && let Some(error) = stray
@@ -32,7 +37,8 @@ pub async fn probe(store: &dyn ObjectStore, root: &Path, random: &dyn Random) ->
         return Err(storage(&location, error));
     }
     if winners != 1 || again.is_ok() {
-        let message = format!("store of {root}: {winners} of {CONCURRENT_CREATES} creates of one object won");
+        let message =
+            format!("store of {root}: {winners} of {CONCURRENT_CREATES} creates of one object won");
         return Err(Error::new(Code::UnsafeStore, message)
             .with_hint("use a store that honours conditional creates (If-None-Match)"));
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, RecordBatch, StringArray};
+use arrow::array::{AsArray, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use serde_json::{Map, Value, json};
 use tidegate_change::spec::{FeedMode, ResolvedSpec};
@@ -21,7 +21,7 @@ use tidegate_delta::{
 pub(crate) type Rows = BTreeMap<i64, Value>;
 
 /// The first commit's time: readers' clocks are later.
-const START_MS: i64 = 1_780_000_000_000;
+pub(crate) const START_MS: i64 = 1_780_000_000_000;
 
 /// A table under test.
 #[derive(Debug)]
@@ -77,7 +77,9 @@ impl Table {
     /// Version 0 of a table whose spec has these fields besides name and key `id`.
     pub(crate) async fn create(directory: &Path, fields: Value) -> Self {
         let mut spec = json!({"name": "t", "keys": ["id"], "sequence_by": "id"});
-        spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        spec.as_object_mut()
+            .unwrap()
+            .extend(fields.as_object().unwrap().clone());
         let spec = ResolvedSpec::declared(serde_json::from_value(spec).unwrap());
         let root = TableRoot::local(directory);
         let log = DeltaLog::new(root);
@@ -85,11 +87,20 @@ impl Table {
         let definition = TableDefinition::create(&spec, id, START_MS).unwrap();
         let mut actions = vec![info("CREATE TABLE", 0, 0)];
         actions.extend(definition.actions());
-        let created = log.create_commit(TableVersion(0), to_bytes(&actions).unwrap()).await;
+        let created = log
+            .create_commit(TableVersion(0), to_bytes(&actions).unwrap())
+            .await;
         assert!(matches!(created, CreateOutcome::Created), "{created:?}");
         let snapshot = log.snapshot(None).await.unwrap();
         let directory = directory.to_owned();
-        Self { directory, log, spec, snapshot, model: vec![Rows::new()], next_attempt: 1 }
+        Self {
+            directory,
+            log,
+            spec,
+            snapshot,
+            model: vec![Rows::new()],
+            next_attempt: 1,
+        }
     }
 
     pub(crate) fn root(&self) -> &TableRoot {
@@ -102,7 +113,10 @@ impl Table {
 
     pub(crate) fn attempt(&mut self) -> AttemptId {
         self.next_attempt += 1;
-        AttemptId { writer: WriterId(0xfeed), index: self.next_attempt }
+        AttemptId {
+            writer: WriterId(0xfeed),
+            index: self.next_attempt,
+        }
     }
 
     /// Commits actions behind a commitInfo and takes the snapshot along.
@@ -110,7 +124,10 @@ impl Table {
         let version = self.snapshot.version.next();
         let mut all = vec![info(operation, version.0, self.next_attempt)];
         all.extend(actions);
-        let created = self.log.create_commit(version, to_bytes(&all).unwrap()).await;
+        let created = self
+            .log
+            .create_commit(version, to_bytes(&all).unwrap())
+            .await;
         assert!(matches!(created, CreateOutcome::Created), "{created:?}");
         self.snapshot = self.snapshot.advance(version, &all).unwrap();
         self.model.push(rows);
@@ -144,27 +161,48 @@ impl Table {
         let attempt = self.attempt();
         let rows = self.rows();
         let time = self.time();
-        let mut actions: Vec<Action> =
-            self.snapshot.files.iter().map(|add| Action::Remove(add.to_remove(time, false))).collect();
+        let mut actions: Vec<Action> = self
+            .snapshot
+            .files
+            .iter()
+            .map(|add| Action::Remove(add.to_remove(time, false)))
+            .collect();
         let all: Vec<Value> = rows.values().cloned().collect();
         actions.extend(self.write(attempt, &all, false).await);
         self.commit("OPTIMIZE", actions, rows).await;
     }
 
     /// Changes the spec's columns.
-    pub(crate) async fn evolve(&mut self, columns: Value, reshape: impl Fn(&mut Map<String, Value>)) {
-        let spec = ResolvedSpec::declared(serde_json::from_value({
-            let mut spec = serde_json::to_value(&self.spec.spec).unwrap();
-            spec["schema"] = columns;
-            spec
-        }).unwrap());
+    pub(crate) async fn evolve(
+        &mut self,
+        columns: Value,
+        reshape: impl Fn(&mut Map<String, Value>),
+    ) {
+        let spec = ResolvedSpec::declared(
+            serde_json::from_value({
+                let mut spec = serde_json::to_value(&self.spec.spec).unwrap();
+                spec["schema"] = columns;
+                spec
+            })
+            .unwrap(),
+        );
+        let mut rows = self.rows();
+        rows.values_mut()
+            .for_each(|row| reshape(row.as_object_mut().unwrap()));
+        self.respec(spec).await;
+        if let Some(last) = self.model.last_mut() {
+            *last = rows;
+        }
+    }
+
+    /// Commits another spec, with which the rows stay.
+    pub(crate) async fn respec(&mut self, spec: ResolvedSpec) {
         let definition = TableDefinition::evolve(&spec, &self.snapshot).unwrap();
         self.spec = spec;
-        let mut rows = self.rows();
-        rows.values_mut().for_each(|row| reshape(row.as_object_mut().unwrap()));
         let actions = definition.changes_from(&self.snapshot);
         assert!(!actions.is_empty());
-        self.commit("CHANGE COLUMNS", actions, rows).await;
+        let rows = self.rows();
+        self.commit("SET TBLPROPERTIES", actions, rows).await;
     }
 
     async fn kill(&mut self, attempt: AttemptId, ids: &[i64], data_change: bool) -> Vec<Action> {
@@ -174,10 +212,16 @@ impl Table {
         let files: Vec<_> = self.snapshot.files.iter().cloned().collect();
         for add in files {
             let options = ReadOptions::live(Arc::clone(&projection));
-            let found = read_file(self.root(), self.snapshot.schema(), &add, &options).await.unwrap();
+            let found = read_file(self.root(), self.snapshot.schema(), &add, &options)
+                .await
+                .unwrap();
             let found = found.collect().await.unwrap();
             let keys = found.rows.column(0).as_primitive::<Int64Type>();
-            let hits = keys.values().iter().zip(&found.positions).filter(|(id, _)| ids.contains(id));
+            let hits = keys
+                .values()
+                .iter()
+                .zip(&found.positions)
+                .filter(|(id, _)| ids.contains(id));
             let hits: Vec<u32> = hits.map(|(_, position)| *position).collect();
             let dead = dv::of_file(self.root(), &add).await.unwrap();
             match dead.delete(hits, add.num_records().unwrap()).unwrap() {
@@ -189,21 +233,28 @@ impl Table {
                 }
             }
         }
-        let descriptors = dv::write_packed(self.root(), attempt, 0, &vectors).await.unwrap();
+        let descriptors = dv::write_packed(self.root(), attempt, 0, &vectors)
+            .await
+            .unwrap();
         for (add, descriptor) in old.iter().zip(descriptors) {
             actions.push(Action::Remove(add.to_remove(time, data_change)));
-            actions.push(Action::Add(add.with_deletion_vector(descriptor, data_change)));
+            actions.push(Action::Add(
+                add.with_deletion_vector(descriptor, data_change),
+            ));
         }
         actions
     }
 
-    async fn write(&mut self, attempt: AttemptId, rows: &[Value], data_change: bool) -> Vec<Action> {
+    async fn write(
+        &mut self,
+        attempt: AttemptId,
+        rows: &[Value],
+        data_change: bool,
+    ) -> Vec<Action> {
         let schema = self.schema();
         let batch = batch_of(&self.file_schema(), rows);
         let mut actions = Vec::new();
-        for (number, (partition, rows)) in
-            (0..).zip(split_by_partition(&schema, &batch).unwrap())
-        {
+        for (number, (partition, rows)) in (0..).zip(split_by_partition(&schema, &batch).unwrap()) {
             let mut options = WriterOptions::new(vec!["id".into()], self.time());
             options.is_clustered = schema.partition_columns().is_empty();
             options.data_change = data_change;
@@ -217,7 +268,12 @@ impl Table {
         actions
     }
 
-    async fn write_changes(&mut self, attempt: AttemptId, before: &Rows, after: &Rows) -> Vec<Action> {
+    async fn write_changes(
+        &mut self,
+        attempt: AttemptId,
+        before: &Rows,
+        after: &Rows,
+    ) -> Vec<Action> {
         let mut changes = Vec::new();
         for (id, row) in before {
             match after.get(id) {
@@ -235,11 +291,17 @@ impl Table {
         let schema = self.schema();
         let batch = batch_of(schema.arrow(), &rows);
         let mut fields = batch.schema().fields().to_vec();
-        fields.push(Arc::new(Field::new(cdc::CHANGE_TYPE, DataType::Utf8, false)));
+        fields.push(Arc::new(Field::new(
+            cdc::CHANGE_TYPE,
+            DataType::Utf8,
+            false,
+        )));
         let mut columns = batch.columns().to_vec();
         columns.push(Arc::new(StringArray::from(types)));
         let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
-        let files = cdc::write_changes(self.root(), &schema, attempt, 0, &[batch]).await.unwrap();
+        let files = cdc::write_changes(self.root(), &schema, attempt, 0, &[batch])
+            .await
+            .unwrap();
         files.into_iter().map(Action::Cdc).collect()
     }
 
@@ -250,7 +312,11 @@ impl Table {
     /// The table's columns and the hidden sequence.
     pub(crate) fn file_schema(&self) -> SchemaRef {
         let mut fields = self.snapshot.schema().arrow().fields().to_vec();
-        fields.extend(hidden::fields(&DataType::Int64, false).into_iter().map(Arc::new));
+        fields.extend(
+            hidden::fields(&DataType::Int64, false)
+                .into_iter()
+                .map(Arc::new),
+        );
         Arc::new(Schema::new(fields))
     }
 
@@ -320,8 +386,12 @@ pub(crate) fn values_of(batches: &[RecordBatch]) -> Vec<Value> {
     }
     writer.finish().unwrap();
     drop(writer);
-    let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
+    let lines = text
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty());
+    lines
+        .map(|line| serde_json::from_slice(line).unwrap())
+        .collect()
 }
 
 /// Model rows in the form that [`rows_of`] gives: through Arrow and back.
