@@ -45,7 +45,7 @@ def check_versions(tidegate, name, duckdb, problems):
 
 def check_feed(tidegate, name, problems):
     """Compares the feed where other readers see all of it; says whether it did."""
-    if tidegate.describe(name)["spec"].get("change_data_feed") is not True:
+    if not tidegate.keeps_feed(name):
         return False
     last = tidegate.versions(name)[-1]
     own = feed_bag(tidegate.table("changes", name, "--from", 0))

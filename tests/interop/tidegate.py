@@ -42,3 +42,7 @@ class Tidegate:
 
     def versions(self, table):
         return range(self.describe(table)["version"] + 1)
+
+    def keeps_feed(self, table):
+        """Whether every reader sees the whole feed: the mode is `true`."""
+        return self.describe(table)["spec"]["spec"]["change_data_feed"] is True

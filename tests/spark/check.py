@@ -70,7 +70,7 @@ class Reference:
             self.compare(f"{table} version {version}", own, lambda: self.read(table, versionAsOf=version))
 
     def check_feed(self, table):
-        if self.tidegate.describe(table)["spec"].get("change_data_feed") is not True:
+        if not self.tidegate.keeps_feed(table):
             return
         own = other_readers.feed_bag(self.tidegate.table("changes", table, "--from", 0))
         answer = lambda: self.read(table, readChangeFeed="true", startingVersion=0)

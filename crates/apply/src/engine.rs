@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tidegate_change::sequence::{SequenceBytes, SequenceEncoder};
 use tidegate_change::source::InvalidEvent;
-use tidegate_change::spec::ResolvedSpec;
+use tidegate_change::spec::{ResolvedSpec, TableLayout};
 use tidegate_change::{Error, Result};
 use tidegate_delta::actions::{Action, DomainMetadata};
 use tidegate_delta::{TableDefinition, names};
@@ -65,7 +65,10 @@ pub async fn execute(work: &Work) -> Result<Manifest> {
 
 /// Whether no batch has fixed the table's columns yet.
 fn is_first(work: &Work) -> bool {
-    work.resolved.sequence_type.is_none() || !work.snapshot.domains.contains_key(progress::PROGRESS)
+    // A declared sequence has its type from the start; only an inferred one is stored by itself.
+    let known = |layout: TableLayout| layout.sequence_type.is_some();
+    !work.resolved.layout().is_ok_and(known)
+        || !work.snapshot.domains.contains_key(progress::PROGRESS)
 }
 
 struct Batch {

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 
+use arrow::datatypes::DataType;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use tidegate_change::source::{InvalidEvent, OtherRecords};
 use tidegate_change::spec::{OnInvalid, ResolvedSpec, TableLayout, TableMode};
@@ -96,7 +97,7 @@ pub(crate) fn read(sources: &[SourceFile], resolved: &ResolvedSpec, first: bool)
     )))
 }
 
-/// A batch without any row event leaves columns unknown; that is no fault.
+/// A batch without any row event leaves columns and the type of positions unknown; that is no fault.
 fn known_or_empty(resolved: &ResolvedSpec, layout: Result<TableLayout>) -> Result<TableLayout> {
     match layout {
         Err(_) if resolved.columns.is_empty() => {
@@ -105,6 +106,11 @@ fn known_or_empty(resolved: &ResolvedSpec, layout: Result<TableLayout>) -> Resul
             bare.spec.sequence_by = None;
             bare.spec.mode = TableMode::InsertOnly;
             bare.layout()
+        }
+        Ok(mut layout) if layout.sequence_type.is_none() => {
+            // Any type serves where there is no event; the table's own stays open.
+            layout.sequence_type = Some(DataType::Int64);
+            Ok(layout)
         }
         other => other,
     }

@@ -28,10 +28,22 @@ pub(crate) struct Cli {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct GlobalOptions {
     /// Directory of the local lake; its tables lie below DIR/lake.
-    #[arg(long, global = true, value_name = "DIR", env = "TIDEGATE_LOCAL", help_heading = "Global options")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        env = "TIDEGATE_LOCAL",
+        help_heading = "Global options"
+    )]
     pub(crate) local: Option<PathBuf>,
     /// Cluster to talk to, http://HOST:PORT (not in this build).
-    #[arg(long, global = true, value_name = "URL", env = "TIDEGATE_ENDPOINT", help_heading = "Global options")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "TIDEGATE_ENDPOINT",
+        help_heading = "Global options"
+    )]
     pub(crate) endpoint: Option<String>,
     /// Form of the output.
     #[arg(short, long, global = true, value_enum, default_value_t = Form::Table, help_heading = "Global options")]
@@ -117,5 +129,69 @@ impl Command {
             | Self::Later(_) => Role::Definition,
             _ => Role::Data,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parsed(words: &[&str]) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(std::iter::once("tidegate").chain(words.iter().copied()))
+    }
+
+    #[test]
+    fn the_command_line_contradicts_itself_nowhere() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn global_options_stand_before_or_after_the_command() {
+        for words in [
+            ["--local", "d", "read", "t", "-o", "csv"],
+            ["read", "t", "--output", "csv", "--local", "d"],
+        ] {
+            let cli = parsed(&words).unwrap();
+            assert_eq!(cli.global.local, Some(PathBuf::from("d")));
+            assert_eq!(cli.global.output, Form::Csv);
+        }
+    }
+
+    #[test]
+    fn versions_may_be_negative_so_that_the_refusal_names_the_rule() {
+        let cli = parsed(&["changes", "t", "--from", "-1"]).unwrap();
+        let Command::Changes(arguments) = cli.command else {
+            panic!("not changes")
+        };
+        assert_eq!(arguments.from.as_deref(), Some("-1"));
+    }
+
+    #[test]
+    fn a_batch_has_sources_and_its_columns_are_a_list() {
+        assert!(parsed(&["apply", "t"]).is_err());
+        let cli = parsed(&["apply", "t", "a.jsonl", "b", "--batch-id", "x", "--dry-run"]).unwrap();
+        let Command::Apply(arguments) = cli.command else {
+            panic!("not apply")
+        };
+        assert_eq!(arguments.sources, ["a.jsonl", "b"]);
+        let cli = parsed(&["read", "t", "--columns", "a,b", "--columns", "c d"]).unwrap();
+        let Command::Read(arguments) = cli.command else {
+            panic!("not read")
+        };
+        assert_eq!(arguments.columns.unwrap(), ["a", "b", "c d"]);
+    }
+
+    #[test]
+    fn a_refused_spec_is_a_usage_error_and_a_refused_batch_is_not() {
+        let role = |words: &[&str]| parsed(words).unwrap().command.role();
+        assert_eq!(role(&["table", "create", "-f", "s.yaml"]), Role::Definition);
+        assert_eq!(
+            role(&["table", "alter", "t", "-f", "s.yaml"]),
+            Role::Definition
+        );
+        assert_eq!(role(&["apply", "t", "a"]), Role::Data);
+        assert_eq!(role(&["serve", "--config", "x"]), Role::Definition);
     }
 }

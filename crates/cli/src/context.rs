@@ -35,13 +35,21 @@ pub(crate) struct Context {
 
 impl Context {
     pub(crate) fn new(options: &GlobalOptions) -> Result<Self> {
-        if options.endpoint.as_ref().is_some_and(|endpoint| !endpoint.is_empty()) {
+        if options
+            .endpoint
+            .as_ref()
+            .is_some_and(|endpoint| !endpoint.is_empty())
+        {
             let message = "--endpoint: this build has no cluster client";
-            return Err(Error::new(Code::Unsupported, message)
-                .with_hint("leave --endpoint and TIDEGATE_ENDPOINT out to work on a local directory"));
+            return Err(Error::new(Code::Unsupported, message).with_hint(
+                "leave --endpoint and TIDEGATE_ENDPOINT out to work on a local directory",
+            ));
         }
         Ok(Self {
-            local: options.local.clone().unwrap_or_else(|| LOCAL_DEFAULT.into()),
+            local: options
+                .local
+                .clone()
+                .unwrap_or_else(|| LOCAL_DEFAULT.into()),
             local_is_named: options.local.is_some(),
             format: options.output.into(),
             quiet: options.quiet,
@@ -86,8 +94,14 @@ impl Context {
 }
 
 fn clock(fixed: Option<&str>) -> Result<Arc<dyn Clock>> {
-    let Some(text) = fixed.filter(|text| !text.is_empty()) else { return Ok(Arc::new(SystemClock)) };
-    let now_ms = text.trim().parse::<i64>().ok().and_then(|seconds| seconds.checked_mul(1000));
+    let Some(text) = fixed.filter(|text| !text.is_empty()) else {
+        return Ok(Arc::new(SystemClock));
+    };
+    let now_ms = text
+        .trim()
+        .parse::<i64>()
+        .ok()
+        .and_then(|seconds| seconds.checked_mul(1000));
     match now_ms {
         Some(now_ms) => Ok(Arc::new(FixedClock { now_ms })),
         None => {
@@ -103,8 +117,14 @@ mod tests {
 
     #[test]
     fn the_clock_stands_where_the_environment_says() {
-        assert_eq!(clock(Some("1777629600")).unwrap().now_ms(), 1_777_629_600_000);
-        assert_eq!(clock(Some("soon")).unwrap_err().code(), Code::InvalidArgument);
+        assert_eq!(
+            clock(Some("1777629600")).unwrap().now_ms(),
+            1_777_629_600_000
+        );
+        assert_eq!(
+            clock(Some("soon")).unwrap_err().code(),
+            Code::InvalidArgument
+        );
         assert!(clock(None).unwrap().now_ms() > 1_777_629_600_000 - 400_000_000_000);
     }
 }

@@ -53,7 +53,9 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
 /// A panic is a fault of Tidegate; its message may quote a row, so only its place is told.
 pub(crate) fn tame_panics() {
     std::panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map_or_else(String::new, |l| format!(" at {l}"));
+        let place = panic
+            .location()
+            .map_or_else(String::new, |l| format!(" at {l}"));
         write_stderr(&format!(
             "error[{}]: a fault of Tidegate{place}\nhint: please report it; what was acknowledged is safe\n",
             Code::Internal
@@ -130,8 +132,14 @@ mod tests {
         assert_eq!(exit_code(&error, Role::Data), FAILED);
         let held = Error::new(Code::DirectoryHeld, "directory d is held by process 7");
         assert_eq!(exit_code(&held, Role::Data), UNAVAILABLE);
-        assert_eq!(exit_code(&Error::new(Code::NullKey, "…"), Role::Data), FAILED);
-        assert_eq!(exit_code(&Error::new(Code::TableExists, "…"), Role::Definition), FAILED);
+        assert_eq!(
+            exit_code(&Error::new(Code::NullKey, "…"), Role::Data),
+            FAILED
+        );
+        assert_eq!(
+            exit_code(&Error::new(Code::TableExists, "…"), Role::Definition),
+            FAILED
+        );
     }
 
     #[test]

@@ -63,7 +63,9 @@ fn dispatch(context: &Context, command: Command) -> Result<()> {
 
 /// Logs are for the operator who asks for them: `TIDEGATE_LOG=debug`.
 fn log_to_stderr() {
-    let Ok(filter) = std::env::var("TIDEGATE_LOG") else { return };
+    let Ok(filter) = std::env::var("TIDEGATE_LOG") else {
+        return;
+    };
     let started = tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
         .with_writer(std::io::stderr)

@@ -33,8 +33,14 @@ impl Position {
             let message = format!("position {name:?}: letters, digits, _, - and . make a name");
             return Err(Error::new(Code::InvalidArgument, message));
         }
-        let path = local.join("positions").join(table).join(format!("{name}.json"));
-        Ok(Self { path, table_id: table_id.to_owned() })
+        let path = local
+            .join("positions")
+            .join(table)
+            .join(format!("{name}.json"));
+        Ok(Self {
+            path,
+            table_id: table_id.to_owned(),
+        })
     }
 
     /// The last version that was delivered; None before the first, or if the table is another now.
@@ -59,16 +65,23 @@ impl Position {
     /// `IO` when it cannot be written.
     pub(crate) fn save(&self, version: TableVersion) -> Result<()> {
         let failed = |e| Error::io(self.path.display(), e);
-        let stored = Stored { table_id: self.table_id.clone(), version };
+        let stored = Stored {
+            table_id: self.table_id.clone(),
+            version,
+        };
         let text = serde_json::to_vec(&stored)
             .map_err(|e| Error::internal("a position cannot be written").with_source(e))?;
         if let Some(directory) = self.path.parent() {
             std::fs::create_dir_all(directory).map_err(failed)?;
         }
         // ORDER: the new file is durable before it takes the name, so that a crash leaves one of the two.
-        let temporary = self.path.with_extension(format!("{}.tmp", std::process::id()));
+        let temporary = self
+            .path
+            .with_extension(format!("{}.tmp", std::process::id()));
         let mut file = std::fs::File::create(&temporary).map_err(failed)?;
-        file.write_all(&text).and_then(|()| file.sync_all()).map_err(failed)?;
+        file.write_all(&text)
+            .and_then(|()| file.sync_all())
+            .map_err(failed)?;
         std::fs::rename(&temporary, &self.path).map_err(failed)
     }
 }

@@ -39,7 +39,9 @@ pub(crate) struct Catalog {
 
 impl Catalog {
     pub(crate) fn new() -> Self {
-        Self { planners: SessionStateDefaults::default_expr_planners() }
+        Self {
+            planners: SessionStateDefaults::default_expr_planners(),
+        }
     }
 
     /// The settings of planning and evaluation: DataFusion's defaults, never the environment's.
@@ -57,7 +59,12 @@ impl Catalog {
     pub(crate) fn nearest_function(name: &str) -> Option<&'static str> {
         FUNCTIONS
             .keys()
-            .map(|known| (strsim::damerau_levenshtein(known, &name.to_lowercase()), known.as_str()))
+            .map(|known| {
+                (
+                    strsim::damerau_levenshtein(known, &name.to_lowercase()),
+                    known.as_str(),
+                )
+            })
             .filter(|(distance, known)| *distance <= known.len().div_ceil(3))
             .min()
             .map(|(_, known)| known)
@@ -128,9 +135,10 @@ struct SpecTypes;
 impl TypePlanner for SpecTypes {
     fn plan_type_field(&self, sql_type: &SqlType) -> Result<Option<FieldRef>, DataFusionError> {
         let data_type = match sql_type {
-            SqlType::Timestamp(None, TimezoneInfo::None | TimezoneInfo::WithTimeZone | TimezoneInfo::Tz) => {
-                Some(types::timestamp_utc())
-            }
+            SqlType::Timestamp(
+                None,
+                TimezoneInfo::None | TimezoneInfo::WithTimeZone | TimezoneInfo::Tz,
+            ) => Some(types::timestamp_utc()),
             SqlType::Timestamp(None, TimezoneInfo::WithoutTimeZone) | SqlType::Datetime(None) => {
                 Some(DataType::Timestamp(TimeUnit::Microsecond, None))
             }

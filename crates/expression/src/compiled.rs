@@ -63,7 +63,9 @@ impl Compiled {
                 .stack_size(DEEP_STACK_BYTES)
                 .spawn_scoped(scope, || plan(sql, parsed, input))
                 .map_err(|e| Error::internal("no thread to plan an expression").with_source(e))?;
-            planning.join().unwrap_or_else(|_| Err(Error::internal("planning an expression failed")))
+            planning
+                .join()
+                .unwrap_or_else(|_| Err(Error::internal("planning an expression failed")))
         })
     }
 
@@ -75,7 +77,10 @@ impl Compiled {
         let compiled = Self::new(sql, schema)?;
         match compiled.data_type {
             DataType::Boolean | DataType::Null => Ok(compiled),
-            ref other => Err(invalid(sql, &format!("a condition is expected, but the type is {other}"))),
+            ref other => Err(invalid(
+                sql,
+                &format!("a condition is expected, but the type is {other}"),
+            )),
         }
     }
 
@@ -93,7 +98,10 @@ impl Compiled {
 
     /// Names of the columns that the expression uses.
     pub fn columns(&self) -> impl Iterator<Item = &str> {
-        self.input.fields().iter().map(|field| field.name().as_str())
+        self.input
+            .fields()
+            .iter()
+            .map(|field| field.name().as_str())
     }
 
     /// Evaluates the expression for each row.
@@ -102,8 +110,13 @@ impl Compiled {
     /// `INVALID_EXPRESSION` when a row has no result (an overflow, a failed cast); it never quotes values.
     pub fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef> {
         let input = self.input_of(batch)?;
-        let value = self.physical.evaluate(&input).map_err(|e| self.failed(&e))?;
-        value.into_array(batch.num_rows()).map_err(|e| self.failed(&e))
+        let value = self
+            .physical
+            .evaluate(&input)
+            .map_err(|e| self.failed(&e))?;
+        value
+            .into_array(batch.num_rows())
+            .map_err(|e| self.failed(&e))
     }
 
     /// Evaluates a condition for each row; NULL is false (R-D1).
@@ -115,12 +128,17 @@ impl Compiled {
         match values.data_type() {
             DataType::Boolean => {
                 let values = values.as_boolean();
-                Ok(if values.null_count() == 0 { values.clone() } else { prep_null_mask_filter(values) })
+                Ok(if values.null_count() == 0 {
+                    values.clone()
+                } else {
+                    prep_null_mask_filter(values)
+                })
             }
             DataType::Null => Ok(BooleanArray::from(vec![false; values.len()])),
-            other => {
-                Err(invalid(&self.sql, &format!("a condition is expected, but the type is {other}")))
-            }
+            other => Err(invalid(
+                &self.sql,
+                &format!("a condition is expected, but the type is {other}"),
+            )),
         }
     }
 
@@ -135,12 +153,14 @@ impl Compiled {
             })
             .collect();
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        RecordBatch::try_new_with_options(Arc::clone(&self.input), columns, &options).map_err(|_| {
-            Error::internal(format!(
-                "expression {}: a batch has columns of other types than it was compiled for",
-                quoted(&self.sql)
-            ))
-        })
+        RecordBatch::try_new_with_options(Arc::clone(&self.input), columns, &options).map_err(
+            |_| {
+                Error::internal(format!(
+                    "expression {}: a batch has columns of other types than it was compiled for",
+                    quoted(&self.sql)
+                ))
+            },
+        )
     }
 
     /// The cause may quote values of the row, so only its kind is told.
@@ -163,8 +183,11 @@ impl Compiled {
 fn plan(sql: &str, parsed: Parsed, input: SchemaRef) -> Result<Compiled> {
     let refused = |error: DataFusionError| planning_refused(sql, &error);
     // Every column may be NULL here: a batch may lack it.
-    let fields: Vec<_> =
-        input.fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect();
+    let fields: Vec<_> = input
+        .fields()
+        .iter()
+        .map(|f| f.as_ref().clone().with_nullable(true))
+        .collect();
     let input = Arc::new(Schema::new(fields));
     let schema = Arc::new(DFSchema::try_from(Arc::clone(&input)).map_err(refused)?);
     let catalog = Catalog::new();
@@ -194,10 +217,19 @@ fn plan(sql: &str, parsed: Parsed, input: SchemaRef) -> Result<Compiled> {
 
     let mut props = ExecutionProps::new();
     props.config_options = Some(Catalog::config());
-    let physical =
-        create_physical_expr(&simplified, &schema, &props, &PhysicalPlanningContext::default())
-            .map_err(refused)?;
-    Ok(Compiled { sql: sql.to_owned(), input, data_type: plain, physical })
+    let physical = create_physical_expr(
+        &simplified,
+        &schema,
+        &props,
+        &PhysicalPlanningContext::default(),
+    )
+    .map_err(refused)?;
+    Ok(Compiled {
+        sql: sql.to_owned(),
+        input,
+        data_type: plain,
+        physical,
+    })
 }
 
 /// The type that the rest of Tidegate holds such values in.
@@ -239,20 +271,33 @@ fn planning_refused(sql: &str, error: &DataFusionError) -> Error {
         | DataFusionError::Execution(text) => text.clone(),
         other => other.strip_backtrace(),
     };
-    let line = text.lines().next().unwrap_or_default().trim().trim_end_matches('.');
-    if let Some(name) = line.strip_prefix("Invalid function '").and_then(|rest| rest.split('\'').next()) {
+    let line = text
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .trim_end_matches('.');
+    if let Some(name) = line
+        .strip_prefix("Invalid function '")
+        .and_then(|rest| rest.split('\'').next())
+    {
         let error = invalid(sql, &format!("function {name} is unknown"));
         return match Catalog::nearest_function(name) {
             Some(known) => error.with_hint(format!("did you mean {known:?}?")),
             None => error,
         };
     }
-    Error::new(Code::InvalidExpression, format!("expression {}: {}", quoted(sql), lower_first(line)))
+    Error::new(
+        Code::InvalidExpression,
+        format!("expression {}: {}", quoted(sql), lower_first(line)),
+    )
 }
 
 fn lower_first(text: &str) -> String {
     let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |c| c.to_lowercase().chain(chars).collect())
+    chars
+        .next()
+        .map_or_else(String::new, |c| c.to_lowercase().chain(chars).collect())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The SQL expressions of a spec and of `--where`, compiled to run over Arrow batches.
 //!
-//! [`Compiled`] is the whole interface. On the way from text to a physical expression:
+//! [`Compiled`] is an expression over batches, [`check_conditions`] checks those of a spec. On the way from text to a physical expression:
 //! - `parse` reads the text, bounded in size and depth;
 //! - `names` finds the columns: exact names first, unquoted ones also without regard to case where
 //!   that is unambiguous, and refuses what is no expression over one row;
@@ -15,6 +15,8 @@ mod catalog;
 mod compiled;
 mod names;
 mod parse;
+mod spec;
 
 pub use compiled::Compiled;
+pub use spec::check_conditions;
 pub use tidegate_change::{Error, Result};

@@ -14,7 +14,11 @@ use crate::parse::{invalid, quoted};
 /// Replaces every name by the exact name of a column (or of a member below one), quoted, and returns
 /// the positions of the columns that are used.
 pub(crate) fn resolve(sql: &str, tree: &mut Expr, schema: &Schema) -> Result<BTreeSet<usize>> {
-    let mut resolver = Resolver { sql, schema, used: BTreeSet::new() };
+    let mut resolver = Resolver {
+        sql,
+        schema,
+        used: BTreeSet::new(),
+    };
     match tree.visit(&mut resolver) {
         ControlFlow::Continue(()) => Ok(resolver.used),
         ControlFlow::Break(error) => Err(*error),
@@ -74,8 +78,12 @@ impl Resolver<'_> {
     /// `root.member[…]`: turns the members before the first subscript into a path, which is resolved
     /// as a whole.
     fn leading_members(&mut self, expr: &mut Expr) -> Result<()> {
-        let Expr::CompoundFieldAccess { root, access_chain } = expr else { return Ok(()) };
-        let Expr::Identifier(first) = root.as_ref() else { return Ok(()) };
+        let Expr::CompoundFieldAccess { root, access_chain } = expr else {
+            return Ok(());
+        };
+        let Expr::Identifier(first) = root.as_ref() else {
+            return Ok(());
+        };
         let members = access_chain.iter().take_while(|a| is_member(a)).count();
         if members == 0 {
             return Ok(());
@@ -92,23 +100,30 @@ impl Resolver<'_> {
 
     fn column(&mut self, ident: &mut Ident) -> Result<usize> {
         let fields = self.schema.fields();
-        let position = self.find(fields, ident, "among the source columns")?;
+        let position = self.find(fields, ident, "a known column")?;
         self.used.insert(position);
         Ok(position)
     }
 
     fn path(&mut self, path: &mut [Ident]) -> Result<()> {
-        let Some((first, members)) = path.split_first_mut() else { return Ok(()) };
+        let Some((first, members)) = path.split_first_mut() else {
+            return Ok(());
+        };
         let position = self.column(first)?;
         let mut data_type = self.schema.field(position).data_type();
         let mut parent = first.value.clone();
         for member in members {
             let DataType::Struct(fields) = data_type else {
-                let what = format!("column {parent} is no struct and has no member {}", member.value);
+                let what = format!(
+                    "column {parent} is no struct and has no member {}",
+                    member.value
+                );
                 return Err(invalid(self.sql, &what));
             };
             let found = self.find(fields, member, &format!("a member of {parent}"))?;
-            data_type = fields.get(found).map_or(&DataType::Null, |field| field.data_type());
+            data_type = fields
+                .get(found)
+                .map_or(&DataType::Null, |field| field.data_type());
             parent = format!("{parent}.{}", member.value);
         }
         Ok(())
@@ -119,9 +134,10 @@ impl Resolver<'_> {
         let found = match exact {
             Some(position) => Some(position),
             None if ident.quote_style.is_none() => {
-                let mut alike = fields.iter().enumerate().filter(|(_, field)| {
-                    field.name().to_lowercase() == ident.value.to_lowercase()
-                });
+                let mut alike = fields
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, field)| field.name().to_lowercase() == ident.value.to_lowercase());
                 match (alike.next(), alike.next()) {
                     (Some((position, _)), None) => Some(position),
                     (Some(_), Some(_)) => return Err(self.unknown(fields, ident, "unambiguous")),
@@ -149,19 +165,26 @@ impl Resolver<'_> {
         );
         let error = Error::new(Code::UnknownColumn, message);
         if place == "unambiguous" {
-            return error.with_hint(format!("write \"{}\" in the exact case, in double quotes", ident.value));
+            return error.with_hint(format!(
+                "write \"{}\" in the exact case, in double quotes",
+                ident.value
+            ));
         }
         match nearest(fields, &ident.value) {
             Some(name) => error.with_hint(format!("did you mean {name:?}?")),
-            None if ident.quote_style == Some('"') => {
-                error.with_hint(format!("text is written in single quotes: '{}'", ident.value))
-            }
+            None if ident.quote_style == Some('"') => error.with_hint(format!(
+                "text is written in single quotes: '{}'",
+                ident.value
+            )),
             None => error.with_hint(format!("known names: {}", listed(fields))),
         }
     }
 
     fn row_only(&self, what: &str) -> Error {
-        invalid(self.sql, &format!("{what} is not allowed, an expression sees one row"))
+        invalid(
+            self.sql,
+            &format!("{what} is not allowed, an expression sees one row"),
+        )
     }
 }
 
@@ -172,7 +195,12 @@ fn is_member(access: &AccessExpr) -> bool {
 fn nearest<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
     fields
         .iter()
-        .map(|field| (strsim::damerau_levenshtein(&field.name().to_lowercase(), &name.to_lowercase()), field.name()))
+        .map(|field| {
+            (
+                strsim::damerau_levenshtein(&field.name().to_lowercase(), &name.to_lowercase()),
+                field.name(),
+            )
+        })
         .filter(|(distance, known)| *distance <= known.chars().count().div_ceil(3))
         .min()
         .map(|(_, known)| known.as_str())
@@ -180,7 +208,11 @@ fn nearest<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
 
 fn listed(fields: &Fields) -> String {
     const NAMES_MAX: usize = 12;
-    let mut names: Vec<&str> = fields.iter().take(NAMES_MAX).map(|f| f.name().as_str()).collect();
+    let mut names: Vec<&str> = fields
+        .iter()
+        .take(NAMES_MAX)
+        .map(|f| f.name().as_str())
+        .collect();
     if fields.len() > NAMES_MAX {
         names.push("…");
     }

@@ -34,7 +34,8 @@ pub(crate) fn parse(sql: &str) -> Result<Parsed> {
         .map_err(|e| invalid(sql, &e.to_string()))?;
     let operators = tokens.iter().filter(|t| is_operator(&t.token)).count();
     if operators > OPERATORS_MAX {
-        let message = format!("an expression of {operators} operators is too deep, at most {OPERATORS_MAX}");
+        let message =
+            format!("an expression of {operators} operators is too deep, at most {OPERATORS_MAX}");
         return Err(Error::new(Code::InvalidExpression, message)
             .with_hint("write a list of alternatives as column IN (a, b, …)"));
     }
@@ -55,7 +56,10 @@ pub(crate) fn parse(sql: &str) -> Result<Parsed> {
 
 /// An `INVALID_EXPRESSION` that quotes the expression.
 pub(crate) fn invalid(sql: &str, what: &str) -> Error {
-    Error::new(Code::InvalidExpression, format!("expression {}: {what}", quoted(sql)))
+    Error::new(
+        Code::InvalidExpression,
+        format!("expression {}: {what}", quoted(sql)),
+    )
 }
 
 /// The expression as an error quotes it: in one line, cut where it is long.
@@ -72,7 +76,9 @@ fn refused(sql: &str, error: ParserError) -> Error {
     match error {
         ParserError::RecursionLimitExceeded => invalid(sql, "nested too deeply"),
         ParserError::TokenizerError(text) | ParserError::ParserError(text) => {
-            let text = text.replace("Expected:", "expected").replace(" at Line:", " at line");
+            let text = text
+                .replace("Expected:", "expected")
+                .replace(" at Line:", " at line");
             invalid(sql, &text.replace(", Column:", ", column"))
         }
     }
@@ -83,9 +89,11 @@ fn is_operator(token: &Token) -> bool {
         Token::Word(word) => {
             let text = word.value.as_str();
             word.quote_style.is_none()
-                && ["and", "or", "not", "is", "between", "like", "ilike", "in", "div", "xor"]
-                    .iter()
-                    .any(|operator| text.eq_ignore_ascii_case(operator))
+                && [
+                    "and", "or", "not", "is", "between", "like", "ilike", "in", "div", "xor",
+                ]
+                .iter()
+                .any(|operator| text.eq_ignore_ascii_case(operator))
         }
         Token::EOF
         | Token::Whitespace(_)

@@ -15,7 +15,10 @@ pub async fn batches(log: &DeltaLog) -> Result<Vec<BatchResult>> {
     let entries = log.history(None).await?;
     let results = entries.into_iter().filter_map(|entry| {
         // The commit's place in the log is what counts, wherever its attempt meant it to go.
-        result_of(&entry.info).map(|result| BatchResult { version: entry.version, ..result })
+        result_of(&entry.info).map(|result| BatchResult {
+            version: entry.version,
+            ..result
+        })
     });
     Ok(results.collect())
 }

@@ -56,12 +56,16 @@ pub async fn stream_changes(
     let range = match start {
         ChangesStart::Table => {
             let rows = rows(feed::inserts(log, &latest)?);
-            return Ok(StreamedChanges { rows, until: Some(latest.version) });
+            return Ok(StreamedChanges {
+                rows,
+                until: Some(latest.version),
+            });
         }
         ChangesStart::After(seen) if seen == latest.version => None,
-        ChangesStart::After(seen) if seen < latest.version => {
-            Some(VersionRange { first: seen.next(), last: latest.version })
-        }
+        ChangesStart::After(seen) if seen < latest.version => Some(VersionRange {
+            first: seen.next(),
+            last: latest.version,
+        }),
         ChangesStart::After(_) if waits => None,
         ChangesStart::After(seen) => return Err(beyond(seen, latest.version)),
         ChangesStart::From(bounds) => {
@@ -77,9 +81,15 @@ pub async fn stream_changes(
     match range {
         Some(range) => {
             let rows = rows(feed::changes(log, &latest, range).await?);
-            Ok(StreamedChanges { rows, until: Some(range.last) })
+            Ok(StreamedChanges {
+                rows,
+                until: Some(range.last),
+            })
         }
-        None => Ok(StreamedChanges { rows: no_rows(&latest), until: None }),
+        None => Ok(StreamedChanges {
+            rows: no_rows(&latest),
+            until: None,
+        }),
     }
 }
 

@@ -23,15 +23,25 @@ fn position(schema: &Schema, name: &str) -> Result<usize> {
         return Ok(position);
     }
     let lower = name.to_lowercase();
-    let mut alike =
-        fields.iter().enumerate().filter(|(_, field)| field.name().to_lowercase() == lower);
+    let mut alike = fields
+        .iter()
+        .enumerate()
+        .filter(|(_, field)| field.name().to_lowercase() == lower);
     if let (Some((position, _)), None) = (alike.next(), alike.next()) {
         return Ok(position);
     }
-    let error = Error::new(Code::UnknownColumn, format!("column {name} is not in the table"));
+    let error = Error::new(
+        Code::UnknownColumn,
+        format!("column {name} is not in the table"),
+    );
     let nearest = fields
         .iter()
-        .map(|field| (strsim::damerau_levenshtein(&field.name().to_lowercase(), &lower), field))
+        .map(|field| {
+            (
+                strsim::damerau_levenshtein(&field.name().to_lowercase(), &lower),
+                field,
+            )
+        })
         .filter(|(distance, field)| *distance <= field.name().chars().count().div_ceil(3))
         .min_by_key(|(distance, _)| *distance);
     Err(match nearest {

@@ -35,7 +35,11 @@ impl Table {
         let log = DeltaLog::new(TableRoot::local(directory.path()));
         let resolved = ResolvedSpec::declared(TableSpec::from_yaml(SPEC).unwrap());
         let definition = TableDefinition::create(&resolved, "0-0-0", 0).unwrap();
-        let table = Self { log, resolved, _directory: directory };
+        let table = Self {
+            log,
+            resolved,
+            _directory: directory,
+        };
         table.commit(0, definition.actions()).await;
         table.add(1, &[3, 1, 2]).await;
         table.add(2, &[9, 7, 8]).await;
@@ -55,7 +59,10 @@ impl Table {
         });
         let batch = RecordBatch::try_new(Arc::clone(&schema), columns.collect()).unwrap();
         let snapshot = self.log.snapshot(None).await.unwrap();
-        let attempt = AttemptId { writer: WriterId(1), index: u64::from(version) };
+        let attempt = AttemptId {
+            writer: WriterId(1),
+            index: u64::from(version),
+        };
         let file = encode_file(
             snapshot.schema(),
             &PartitionValues::default(),
@@ -70,11 +77,17 @@ impl Table {
 
     async fn commit(&self, version: u32, actions: Vec<Action>) {
         let time = i64::from(version) * 1000;
-        let info = CommitInfo { in_commit_timestamp: Some(time), ..CommitInfo::default() };
+        let info = CommitInfo {
+            in_commit_timestamp: Some(time),
+            ..CommitInfo::default()
+        };
         let mut all = vec![Action::CommitInfo(info)];
         all.extend(actions);
         let bytes = to_bytes(&all).unwrap();
-        let outcome = self.log.create_commit(TableVersion(version.into()), bytes).await;
+        let outcome = self
+            .log
+            .create_commit(TableVersion(version.into()), bytes)
+            .await;
         assert!(matches!(outcome, CreateOutcome::Created));
     }
 }

@@ -44,19 +44,23 @@ fn within(memory_bytes: usize, rows: Rows, keys: &[usize], limit: Option<u64>) -
 
     let encoder = KeyEncoder::new(&visible, keys)?;
     let with_key = Arc::clone(&schema);
-    let keyed = rows.into_stream().and_then(move |batch| {
-        std::future::ready(encoder.append(&batch, &with_key))
-    });
+    let keyed = rows
+        .into_stream()
+        .and_then(move |batch| std::future::ready(encoder.append(&batch, &with_key)));
     let source = Source {
         schema: Arc::clone(&schema),
-        rows: Mutex::new(Some(Box::pin(keyed.map_err(|e| DataFusionError::External(Box::new(e)))))),
+        rows: Mutex::new(Some(Box::pin(
+            keyed.map_err(|e| DataFusionError::External(Box::new(e))),
+        ))),
     };
     let sorted = sort(memory_bytes, source, order, limit).map_err(failed)?;
     let kept: Vec<usize> = (0..order).collect();
     let stream = sorted.map_err(failed).and_then(move |batch| {
-        std::future::ready(batch.project(&kept).map_err(|e| {
-            Error::internal("sorted rows lost a column").with_source(e)
-        }))
+        std::future::ready(
+            batch
+                .project(&kept)
+                .map_err(|e| Error::internal("sorted rows lost a column").with_source(e)),
+        )
     });
     Ok(Rows::new(visible, stream))
 }
@@ -75,7 +79,9 @@ fn sort(
     };
     let limit = limit.and_then(|limit| usize::try_from(limit).ok());
     let plan = SortExec::new(ordering, Arc::new(input)).with_fetch(limit);
-    let runtime = RuntimeEnvBuilder::new().with_memory_limit(memory_bytes, 1.0).build_arc()?;
+    let runtime = RuntimeEnvBuilder::new()
+        .with_memory_limit(memory_bytes, 1.0)
+        .build_arc()?;
     plan.execute(0, Arc::new(TaskContext::default().with_runtime(runtime)))
 }
 
@@ -95,13 +101,19 @@ impl KeyEncoder {
         let converter = RowConverter::new(fields).map_err(|e| {
             Error::new(Code::Unsupported, "the key's type has no order").with_source(e)
         })?;
-        Ok(Self { converter, keys: keys.to_vec() })
+        Ok(Self {
+            converter,
+            keys: keys.to_vec(),
+        })
     }
 
     fn append(&self, batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
         let internal = |e| Error::internal("rows cannot be ordered by their key").with_source(e);
-        let keys: Vec<ArrayRef> =
-            self.keys.iter().map(|key| normalize_floats(batch.column(*key))).collect();
+        let keys: Vec<ArrayRef> = self
+            .keys
+            .iter()
+            .map(|key| normalize_floats(batch.column(*key)))
+            .collect();
         let rows = self.converter.convert_columns(&keys).map_err(internal)?;
         let order = BinaryArray::from_iter_values(rows.iter().map(|row| row.data().to_vec()));
         let mut columns = batch.columns().to_vec();
@@ -120,7 +132,9 @@ struct Source {
 
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Source").field("schema", &self.schema).finish_non_exhaustive()
+        f.debug_struct("Source")
+            .field("schema", &self.schema)
+            .finish_non_exhaustive()
     }
 }
 
@@ -132,7 +146,10 @@ impl PartitionStream for Source {
     fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
         let taken = self.rows.lock().ok().and_then(|mut rows| rows.take());
         let rows = taken.unwrap_or_else(|| Box::pin(futures::stream::empty()));
-        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), rows))
+        Box::pin(RecordBatchStreamAdapter::new(
+            Arc::clone(&self.schema),
+            rows,
+        ))
     }
 }
 
@@ -148,10 +165,11 @@ fn failed(error: DataFusionError) -> Error {
             Ok(error) => failed(error),
             Err(cause) => Error::internal("sorting by key failed").with_source(cause.to_string()),
         },
-        DataFusionError::ResourcesExhausted(_) => {
-            Error::new(Code::ResourceExhausted, "sorting by key needs more memory or temporary space")
-                .with_source(error)
-        }
+        DataFusionError::ResourcesExhausted(_) => Error::new(
+            Code::ResourceExhausted,
+            "sorting by key needs more memory or temporary space",
+        )
+        .with_source(error),
         DataFusionError::IoError(cause) => Error::io("temporary files of a sort", cause),
         other => Error::internal("sorting by key failed").with_source(other),
     }
@@ -172,9 +190,11 @@ mod tests {
     #[tokio::test]
     async fn a_sort_beyond_its_memory_spills() {
         let batches = (0..100_i64).map(|part| {
-            let ids = Int64Array::from_iter_values((0..2000).map(|n| (n * 7919 + part * 31) % 200_003));
+            let ids =
+                Int64Array::from_iter_values((0..2000).map(|n| (n * 7919 + part * 31) % 200_003));
             let texts = StringArray::from_iter_values((0..2000).map(|n| format!("{n:>200}")));
-            let columns: Vec<(&str, ArrayRef)> = vec![("id", Arc::new(ids)), ("v", Arc::new(texts))];
+            let columns: Vec<(&str, ArrayRef)> =
+                vec![("id", Arc::new(ids)), ("v", Arc::new(texts))];
             RecordBatch::try_from_iter(columns).unwrap()
         });
         let mut sorted = within(16 << 20, rows(batches.collect()), &[0], None).unwrap();
@@ -198,8 +218,17 @@ mod tests {
         let batch = RecordBatch::try_from_iter(columns).unwrap();
         let mut sorted = by_columns(rows(vec![batch]), &[0, 1], Some(4)).unwrap();
         let batch = sorted.next_batch().await.unwrap().unwrap();
-        assert_eq!(batch.column(1).as_primitive::<Int64Type>().values(), &[1, 2, 0, 0]);
-        assert!(batch.column(0).as_primitive::<Float64Type>().value(3).is_nan());
+        assert_eq!(
+            batch.column(1).as_primitive::<Int64Type>().values(),
+            &[1, 2, 0, 0]
+        );
+        assert!(
+            batch
+                .column(0)
+                .as_primitive::<Float64Type>()
+                .value(3)
+                .is_nan()
+        );
     }
 
     #[tokio::test]
@@ -209,6 +238,9 @@ mod tests {
         let gone = Error::new(Code::NotFound, "file a: does not exist");
         let rows = Rows::new(schema, futures::stream::iter([Err(gone)]));
         let mut sorted = by_columns(rows, &[0], None).unwrap();
-        assert_eq!(sorted.next_batch().await.unwrap_err().code(), Code::NotFound);
+        assert_eq!(
+            sorted.next_batch().await.unwrap_err().code(),
+            Code::NotFound
+        );
     }
 }

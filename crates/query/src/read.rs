@@ -40,8 +40,11 @@ pub fn read(root: &TableRoot, snapshot: &TableSnapshot, options: &ReadOptions) -
         Some(names) => columns::positions(table, names)?,
         None => (0..table.fields().len()).collect(),
     };
-    let filter =
-        options.filter.as_ref().map(|sql| Compiled::condition(sql, table)).transpose()?;
+    let filter = options
+        .filter
+        .as_ref()
+        .map(|sql| Compiled::condition(sql, table))
+        .transpose()?;
     let order_by = match &options.order_by {
         Some(names) if names.is_empty() => {
             let message = "the table has no primary key to order by";
@@ -53,7 +56,10 @@ pub fn read(root: &TableRoot, snapshot: &TableSnapshot, options: &ReadOptions) -
 
     // The shown columns come first, so that the others can be cut off at the end.
     let mut needed = shown.clone();
-    let filtered = filter.iter().flat_map(Compiled::columns).filter_map(|n| table.index_of(n).ok());
+    let filtered = filter
+        .iter()
+        .flat_map(Compiled::columns)
+        .filter_map(|n| table.index_of(n).ok());
     for position in order_by.iter().copied().chain(filtered) {
         if !needed.contains(&position) {
             needed.push(position);
@@ -114,7 +120,9 @@ fn filtered_by(rows: Rows, filter: Compiled) -> Rows {
         filter_record_batch(&batch, &mask)
             .map_err(|e| Error::internal("rows cannot be filtered").with_source(e))
     };
-    let stream = rows.into_stream().and_then(move |batch| std::future::ready(keep(batch)));
+    let stream = rows
+        .into_stream()
+        .and_then(move |batch| std::future::ready(keep(batch)));
     Rows::new(schema, stream)
 }
 

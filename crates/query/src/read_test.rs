@@ -11,7 +11,10 @@ async fn ids(table: &Table, version: Option<u64>, options: &ReadOptions) -> Vec<
     let mut ids = Vec::new();
     while let Some(batch) = rows.next_batch().await.unwrap() {
         assert_eq!(batch.schema(), *rows.schema());
-        let column = batch.column_by_name("id").unwrap().as_primitive::<Int64Type>();
+        let column = batch
+            .column_by_name("id")
+            .unwrap()
+            .as_primitive::<Int64Type>();
         ids.extend_from_slice(column.values());
     }
     ids
@@ -22,7 +25,10 @@ fn options() -> ReadOptions {
 }
 
 fn ordered() -> ReadOptions {
-    ReadOptions { order_by: Some(vec!["id".into()]), ..options() }
+    ReadOptions {
+        order_by: Some(vec!["id".into()]),
+        ..options()
+    }
 }
 
 #[tokio::test]
@@ -38,20 +44,66 @@ async fn hidden_columns_never_show() {
     let table = Table::new().await;
     let snapshot = table.log.snapshot(None).await.unwrap();
     let rows = read(table.log.root(), &snapshot, &options()).unwrap();
-    let names: Vec<&str> = rows.schema().fields().iter().map(|f| f.name().as_str()).collect();
+    let names: Vec<&str> = rows
+        .schema()
+        .fields()
+        .iter()
+        .map(|f| f.name().as_str())
+        .collect();
     assert_eq!(names, ["id", "v"]);
 }
 
 #[tokio::test]
 async fn limits_conditions_and_order_go_together() {
     let table = Table::new().await;
-    assert_eq!(ids(&table, None, &ReadOptions { limit: Some(2), ..options() }).await.len(), 2);
-    assert_eq!(ids(&table, None, &ReadOptions { limit: Some(0), ..options() }).await.len(), 0);
-    assert_eq!(ids(&table, None, &ReadOptions { limit: Some(2), ..ordered() }).await, [1, 2]);
+    assert_eq!(
+        ids(
+            &table,
+            None,
+            &ReadOptions {
+                limit: Some(2),
+                ..options()
+            }
+        )
+        .await
+        .len(),
+        2
+    );
+    assert_eq!(
+        ids(
+            &table,
+            None,
+            &ReadOptions {
+                limit: Some(0),
+                ..options()
+            }
+        )
+        .await
+        .len(),
+        0
+    );
+    assert_eq!(
+        ids(
+            &table,
+            None,
+            &ReadOptions {
+                limit: Some(2),
+                ..ordered()
+            }
+        )
+        .await,
+        [1, 2]
+    );
     let filter = Some("v > 'v2' OR v IS NULL".to_owned());
-    let filtered = ReadOptions { filter, ..ordered() };
+    let filtered = ReadOptions {
+        filter,
+        ..ordered()
+    };
     assert_eq!(ids(&table, None, &filtered).await, [3, 7, 8, 9]);
-    let few = ReadOptions { limit: Some(1), ..filtered };
+    let few = ReadOptions {
+        limit: Some(1),
+        ..filtered
+    };
     assert_eq!(ids(&table, None, &few).await, [3]);
 }
 
@@ -69,10 +121,19 @@ async fn columns_are_chosen_in_order_and_need_not_hold_the_condition() {
     assert_eq!((batch.num_columns(), batch.num_rows()), (1, 1));
     assert_eq!(batch.column(0).as_string::<i32>().value(0), "v8");
 
-    let unknown = ReadOptions { columns: Some(vec!["idd".into()]), ..options() };
+    let unknown = ReadOptions {
+        columns: Some(vec!["idd".into()]),
+        ..options()
+    };
     let error = read(table.log.root(), &snapshot, &unknown).unwrap_err();
-    assert_eq!((error.code(), error.hint()), (Code::UnknownColumn, Some("did you mean \"id\"?")));
-    let hidden = ReadOptions { filter: Some("__tidegate_seq = 1".into()), ..options() };
+    assert_eq!(
+        (error.code(), error.hint()),
+        (Code::UnknownColumn, Some("did you mean \"id\"?"))
+    );
+    let hidden = ReadOptions {
+        filter: Some("__tidegate_seq = 1".into()),
+        ..options()
+    };
     let error = read(table.log.root(), &snapshot, &hidden).unwrap_err();
     assert_eq!(error.code(), Code::UnknownColumn);
 }

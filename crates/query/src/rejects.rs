@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray, new_null_array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray, new_null_array,
+};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use futures::{StreamExt, TryStreamExt};
 use serde::Deserialize;
@@ -49,7 +51,9 @@ pub async fn rejects(log: &DeltaLog) -> Result<Rows> {
 }
 
 fn manifest(snapshot: &TableSnapshot) -> Result<Manifest> {
-    let Some(text) = snapshot.domains.get(DOMAIN) else { return Ok(Manifest::default()) };
+    let Some(text) = snapshot.domains.get(DOMAIN) else {
+        return Ok(Manifest::default());
+    };
     serde_json::from_str(text).map_err(|e| {
         let message = format!("domain {DOMAIN} of version {}", snapshot.version);
         Error::corrupt(message).with_source(e)
@@ -64,7 +68,7 @@ async fn rows_of(log: &DeltaLog, file: &File) -> Result<Vec<RecordBatch>> {
     };
     let mut stored = read_rows(log.root(), &file.path, None, RowSelection::All).await?;
     let mut batches = Vec::new();
-    while let Some(batch) = stored.next_batch().await? {
+    while let Some((batch, _)) = stored.next_batch().await? {
         batches.push(shown(&batch, file.version, result.as_ref())?);
     }
     Ok(batches)
@@ -100,8 +104,11 @@ fn shown(
         }
     };
     let rows = column("row", DataType::Int64);
-    let rows: Int64Array =
-        rows.as_primitive::<Int64Type>().iter().map(|row| row.map(|row| row + 1)).collect();
+    let rows: Int64Array = rows
+        .as_primitive::<Int64Type>()
+        .iter()
+        .map(|row| row.map(|row| row + 1))
+        .collect();
     let batch_id = result.map(|result| result.batch_id.0.as_str());
     let version = i64::try_from(version.0).unwrap_or(i64::MAX);
     let columns = vec![
@@ -130,7 +137,10 @@ mod tests {
             ("reason", Arc::new(StringArray::from(vec!["NULL_KEY"]))),
             ("file", Arc::new(StringArray::from(vec!["a.jsonl"]))),
             ("row", Arc::new(Int64Array::from(vec![0]))),
-            ("detail", Arc::new(StringArray::from(vec!["a key column is NULL"]))),
+            (
+                "detail",
+                Arc::new(StringArray::from(vec!["a key column is NULL"])),
+            ),
             ("event", Arc::new(StringArray::from(vec!["{}"]))),
         ];
         let stored = RecordBatch::try_from_iter(columns).unwrap();

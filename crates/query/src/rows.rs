@@ -22,7 +22,10 @@ impl Rows {
         schema: SchemaRef,
         stream: impl Stream<Item = Result<RecordBatch>> + Send + 'static,
     ) -> Self {
-        Self { schema, stream: stream.boxed() }
+        Self {
+            schema,
+            stream: stream.boxed(),
+        }
     }
 
     /// No rows.
@@ -71,9 +74,9 @@ impl Rows {
         let positions = columns::positions(&self.schema, names)?;
         let internal = |e| Error::internal("rows lost a column").with_source(e);
         let schema = Arc::new(self.schema.project(&positions).map_err(internal)?);
-        let stream = self.stream.and_then(move |batch| {
-            std::future::ready(batch.project(&positions).map_err(internal))
-        });
+        let stream = self
+            .stream
+            .and_then(move |batch| std::future::ready(batch.project(&positions).map_err(internal)));
         Ok(Self::new(schema, stream))
     }
 
@@ -86,9 +89,13 @@ impl Rows {
             if left == 0 {
                 return Ok(None);
             }
-            let Some(batch) = stream.try_next().await? else { return Ok(None) };
+            let Some(batch) = stream.try_next().await? else {
+                return Ok(None);
+            };
             // A limit beyond the address space is none for one batch.
-            let rows = usize::try_from(left).unwrap_or(usize::MAX).min(batch.num_rows());
+            let rows = usize::try_from(left)
+                .unwrap_or(usize::MAX)
+                .min(batch.num_rows());
             let left = left.saturating_sub(u64::try_from(rows).unwrap_or(u64::MAX));
             Ok(Some((batch.slice(0, rows), (stream, left))))
         });
@@ -98,6 +105,8 @@ impl Rows {
 
 impl fmt::Debug for Rows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rows").field("schema", &self.schema).finish_non_exhaustive()
+        f.debug_struct("Rows")
+            .field("schema", &self.schema)
+            .finish_non_exhaustive()
     }
 }

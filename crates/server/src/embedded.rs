@@ -12,6 +12,7 @@ use tidegate_cluster::metadata::NodeId;
 use tidegate_cluster::metadata::single::{SingleMember, SingleMemberOptions};
 use tidegate_cluster::{LocalWorkers, Consensus, Coordinator, CoordinatorOptions, CoordinatorParts, Workers};
 use tidegate_delta::store::StepHook;
+use tidegate_expression::check_conditions;
 
 use crate::description::{HistoryLine, TableDescription, TableListing};
 use crate::lake::Lake;
@@ -118,6 +119,7 @@ impl Embedded {
     /// # Errors
     /// `TABLE_EXISTS`, `INVALID_LOCATION`, or what is wrong with the spec.
     pub async fn create_table(&self, spec: TableSpec) -> Result<TableVersion> {
+        check_conditions(&spec)?;
         let location = self
             .lake
             .confine(spec.location.as_deref().unwrap_or(&spec.name))?;
@@ -131,6 +133,7 @@ impl Embedded {
     /// # Errors
     /// `TABLE_NOT_FOUND`, `INVALID_ALTER`, or what is wrong with the spec.
     pub async fn alter_table(&self, name: &str, spec: TableSpec) -> Result<TableVersion> {
+        check_conditions(&spec)?;
         self.coordinator.alter(name, spec).await
     }
 

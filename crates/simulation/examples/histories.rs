@@ -6,7 +6,10 @@
 use std::process::ExitCode;
 
 use tidegate_simulation::Scenario;
-use tidegate_simulation::property::{Path, run, run_seed};
+use tidegate_simulation::property::{Path, run, run_seeds};
+
+/// Histories after which a line is printed.
+const REPORT_EVERY: u64 = 10_000;
 
 struct Arguments {
     path: Path,
@@ -46,20 +49,18 @@ fn run_all(arguments: &Arguments) -> Result<bool, String> {
         println!("{file}: model and product agree");
         return Ok(true);
     }
+    let end = arguments.from.saturating_add(arguments.count);
     let mut failures = 0;
-    for seed in arguments.from..arguments.from.saturating_add(arguments.count) {
-        if let Err(failure) = run_seed(arguments.path, seed) {
+    let mut start = arguments.from;
+    while start < end && failures < arguments.failures {
+        let stop = end.min(start.saturating_add(REPORT_EVERY));
+        for failure in run_seeds(arguments.path, start..stop, arguments.failures - failures) {
             println!("{}", failure.report(arguments.path));
             failures += 1;
-            if failures == arguments.failures {
-                break;
-            }
         }
-        if (seed + 1) % 10_000 == 0 {
-            println!("{} histories, {failures} failures", seed + 1 - arguments.from);
-        }
+        start = stop;
+        println!("{} histories, {failures} failures", start - arguments.from);
     }
-    println!("{} histories from seed {}: {failures} failures", arguments.count, arguments.from);
     Ok(failures == 0)
 }
 

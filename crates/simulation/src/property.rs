@@ -1,7 +1,10 @@
 //! The property: for every history the product does what the model does. Runs many seeds; a failure is
 //! shrunk and told with the command that runs it again.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::drivers::embedded::EmbeddedDriver;
 use crate::drivers::merge::MergeDriver;
@@ -81,6 +84,36 @@ pub fn run_seed(path: Path, seed: u64) -> Result<(), Box<Failure>> {
     let history = shrink(&history, SHRINK_TRIES, |history| run(path, history).is_err());
     let difference = run(path, &history).err().unwrap_or(difference);
     Err(Box::new(Failure { seed, history, difference }))
+}
+
+/// Runs many seeds on all cores and stops after some failures, which come in the order of their seeds.
+#[must_use]
+pub fn run_seeds(path: Path, seeds: Range<u64>, failures_max: usize) -> Vec<Failure> {
+    let next = AtomicU64::new(seeds.start);
+    let found = Mutex::new(Vec::new());
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end || lock(&found).len() >= failures_max {
+                        return;
+                    }
+                    if let Err(failure) = run_seed(path, seed) {
+                        lock(&found).push(*failure);
+                    }
+                }
+            });
+        }
+    });
+    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    found.sort_by_key(|failure: &Failure| failure.seed);
+    found
+}
+
+fn lock(found: &Mutex<Vec<Failure>>) -> MutexGuard<'_, Vec<Failure>> {
+    found.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Failure {

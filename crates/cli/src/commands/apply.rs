@@ -35,19 +35,34 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "V", requires = "snapshot")]
     pub(crate) snapshot_version: Option<String>,
     /// Position of the snapshot in the stream (not in this build).
-    #[arg(long, value_name = "P", requires = "snapshot", conflicts_with = "snapshot_version")]
+    #[arg(
+        long,
+        value_name = "P",
+        requires = "snapshot",
+        conflicts_with = "snapshot_version"
+    )]
     pub(crate) snapshot_position: Option<String>,
 }
 
 pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<()> {
     if arguments.snapshot {
-        return Err(Error::new(Code::Unsupported, "--snapshot: this build does not have it"));
+        return Err(Error::new(
+            Code::Unsupported,
+            "--snapshot: this build does not have it",
+        ));
     }
-    let sources: Vec<SourceArgument> =
-        arguments.sources.iter().map(|text| SourceArgument::parse(text)).collect();
+    let sources: Vec<SourceArgument> = arguments
+        .sources
+        .iter()
+        .map(|text| SourceArgument::parse(text))
+        .collect();
     let options = ApplyOptions {
         batch_id: arguments.batch_id,
-        format: arguments.format.as_deref().map(FileFormat::from_word).transpose()?,
+        format: arguments
+            .format
+            .as_deref()
+            .map(FileFormat::from_word)
+            .transpose()?,
         force: arguments.force,
         dry_run: arguments.dry_run,
     };

@@ -52,7 +52,14 @@ struct Line {
 
 /// Columns of `list`, also of an empty one.
 const LIST_COLUMNS: [&str; 9] = [
-    "batch_id", "version", "events", "inserted", "updated", "deleted", "quarantined", "watermark",
+    "batch_id",
+    "version",
+    "events",
+    "inserted",
+    "updated",
+    "deleted",
+    "quarantined",
+    "watermark",
     "seconds",
 ];
 
@@ -67,7 +74,10 @@ pub(crate) async fn run(context: &Context, noun: Noun) -> Result<()> {
         }
         Noun::Show(arguments) => {
             let results = tidegate_query::batches(&reader.log(&arguments.table)?).await?;
-            match results.iter().find(|result| result.batch_id.0 == arguments.batch_id) {
+            match results
+                .iter()
+                .find(|result| result.batch_id.0 == arguments.batch_id)
+            {
                 Some(result) => render::object(context, result),
                 None => {
                     let message = format!(

@@ -39,10 +39,20 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(crate) stream: bool,
     /// The last version that the stream reader has seen; wins over --from.
-    #[arg(long, value_name = "N", requires = "stream", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "stream",
+        allow_hyphen_values = true
+    )]
     pub(crate) after: Option<String>,
     /// Go on after what was printed under this name, and remember how far that is; wins over --from.
-    #[arg(long, value_name = "NAME", requires = "stream", conflicts_with = "after")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "stream",
+        conflicts_with = "after"
+    )]
     pub(crate) position: Option<String>,
     /// Wait for further versions, until interrupted.
     #[arg(long, requires = "stream")]
@@ -56,7 +66,9 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<()> {
         return stream(context, &arguments, bounds).await;
     }
     let log = context.reader()?.log(table)?;
-    let rows = tidegate_query::changes(&log, &bounds).await.map_err(|e| named(table, e))?;
+    let rows = tidegate_query::changes(&log, &bounds)
+        .await
+        .map_err(|e| named(table, e))?;
     commands::print(context, rows).await
 }
 
@@ -79,7 +91,11 @@ async fn stream(context: &Context, arguments: &Arguments, bounds: FeedBounds) ->
         (None, Some(text)) => Some(parse_version("--after", text)?),
         (None, None) => None,
     };
-    let mut delivery = Delivery { writer: None, position, after };
+    let mut delivery = Delivery {
+        writer: None,
+        position,
+        after,
+    };
     loop {
         let start = match delivery.after {
             Some(after) => ChangesStart::After(after),
@@ -90,7 +106,9 @@ async fn stream(context: &Context, arguments: &Arguments, bounds: FeedBounds) ->
         };
         let waits = arguments.follow || arguments.allow_out_of_range;
         let changes = tidegate_query::stream_changes(&log, start, waits).await;
-        delivery.take(context, changes.map_err(|error| named(table, error))?).await?;
+        delivery
+            .take(context, changes.map_err(|error| named(table, error))?)
+            .await?;
         if !arguments.follow {
             return delivery.finish();
         }
@@ -148,10 +166,14 @@ fn bounds(arguments: &Arguments) -> Result<FeedBounds> {
     let version = |option: &str, text: &Option<String>| -> Result<Option<i64>> {
         let Some(text) = text else { return Ok(None) };
         let version = parse_version(option, text)?;
-        i64::try_from(version.0).map(Some).map_err(|_| invalid_version(option, text))
+        i64::try_from(version.0)
+            .map(Some)
+            .map_err(|_| invalid_version(option, text))
     };
     let time = |option: &str, text: &Option<String>| {
-        text.as_ref().map(|text| parse_time_ms(option, text)).transpose()
+        text.as_ref()
+            .map(|text| parse_time_ms(option, text))
+            .transpose()
     };
     Ok(FeedBounds {
         start_version: version("--from", &arguments.from)?,
@@ -166,7 +188,10 @@ fn named(table: &str, error: Error) -> Error {
     error.context(format!("table {table}"))
 }
 
-#[expect(clippy::disallowed_methods, reason = "a person watches; no decision depends on the time")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a person watches; no decision depends on the time"
+)]
 async fn wait() {
     tokio::time::sleep(FOLLOW_INTERVAL).await;
 }

@@ -17,7 +17,15 @@ pub(crate) struct Arguments {
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     // The generator panics where its output fails, so it writes to memory.
     let mut script = Vec::new();
-    generate(arguments.shell, &mut Cli::command(), "tidegate", &mut script);
+    generate(
+        arguments.shell,
+        &mut Cli::command(),
+        "tidegate",
+        &mut script,
+    );
     let mut output = context.output();
-    output.write_all(&script).and_then(|()| output.flush()).map_err(|e| Error::io("output", e))
+    output
+        .write_all(&script)
+        .and_then(|()| output.flush())
+        .map_err(|e| Error::io("output", e))
 }

@@ -26,8 +26,8 @@ struct Effective {
 
 pub(crate) fn run(context: &Context, noun: &Noun) -> Result<()> {
     let Noun::Show = noun;
-    let local = std::path::absolute(&context.local)
-        .map_err(|e| Error::io(context.local.display(), e))?;
+    let local =
+        std::path::absolute(&context.local).map_err(|e| Error::io(context.local.display(), e))?;
     let effective = Effective {
         local: local.display().to_string(),
         lake: local.join("lake").display().to_string(),

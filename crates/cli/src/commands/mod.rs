@@ -28,17 +28,28 @@ const LATER: [&str; 10] = [
 
 /// Refuses a command that this build does not have.
 pub(crate) fn later(words: &[OsString]) -> Result<()> {
-    let word = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+    let word = words
+        .first()
+        .map(|word| word.to_string_lossy().into_owned())
+        .unwrap_or_default();
     if LATER.contains(&word.as_str()) {
         let message = format!("command {word}: this build does not have it");
         return Err(Error::new(Code::Unsupported, message)
             .with_hint("`tidegate --help` lists the commands that it has"));
     }
-    let error = Error::new(Code::InvalidArgument, format!("command {word:?}: there is none"));
+    let error = Error::new(
+        Code::InvalidArgument,
+        format!("command {word:?}: there is none"),
+    );
     let command = Cli::command();
     let nearest = command
         .get_subcommands()
-        .map(|known| (strsim::damerau_levenshtein(known.get_name(), &word), known.get_name()))
+        .map(|known| {
+            (
+                strsim::damerau_levenshtein(known.get_name(), &word),
+                known.get_name(),
+            )
+        })
         .min();
     Err(match nearest {
         Some((distance, known)) if distance <= known.len().div_ceil(3) => {

@@ -37,7 +37,10 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<()> {
     if arguments.as_of.is_some() {
-        return Err(Error::new(Code::Unsupported, "--as-of: this build does not have it"));
+        return Err(Error::new(
+            Code::Unsupported,
+            "--as-of: this build does not have it",
+        ));
     }
     let reader = context.reader()?;
     let table = &arguments.table;
@@ -54,7 +57,11 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<()> {
         (None, None) => None,
     };
     let snapshot = reader.snapshot(table, version).await?;
-    let order_by = if arguments.order { Some(reader.resolved(table).await?.spec.keys) } else { None };
+    let order_by = if arguments.order {
+        Some(reader.resolved(table).await?.spec.keys)
+    } else {
+        None
+    };
     let options = ReadOptions {
         columns: arguments.columns,
         filter: arguments.filter,
@@ -68,12 +75,17 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<()> {
 
 /// A version as the command line writes it (R-F7).
 pub(crate) fn parse_version(option: &str, text: &str) -> Result<TableVersion> {
-    text.parse().map(TableVersion).map_err(|_| invalid_version(option, text))
+    text.parse()
+        .map(TableVersion)
+        .map_err(|_| invalid_version(option, text))
 }
 
 /// The refusal of what is no version.
 pub(crate) fn invalid_version(option: &str, text: &str) -> Error {
-    Error::new(Code::InvalidVersion, format!("{option} {text:?} is no version, a number from 0"))
+    Error::new(
+        Code::InvalidVersion,
+        format!("{option} {text:?} is no version, a number from 0"),
+    )
 }
 
 /// A time as the command line writes it, as milliseconds since the epoch; UTC where it names no offset.
@@ -96,15 +108,26 @@ mod tests {
     fn versions_are_numbers_from_zero() {
         assert_eq!(parse_version("--from", "3").unwrap(), TableVersion(3));
         for text in ["-1", "NULL", "", "1.5", "99999999999999999999"] {
-            assert_eq!(parse_version("--from", text).unwrap_err().code(), Code::InvalidVersion);
+            assert_eq!(
+                parse_version("--from", text).unwrap_err().code(),
+                Code::InvalidVersion
+            );
         }
     }
 
     #[test]
     fn times_are_utc_where_they_name_no_offset() {
         let expected = 1_777_629_600_000;
-        for text in ["2026-05-01 10:00:00", "2026-05-01T10:00:00Z", "2026-05-01T12:00:00+02:00"] {
-            assert_eq!(parse_time_ms("--timestamp", text).unwrap(), expected, "{text}");
+        for text in [
+            "2026-05-01 10:00:00",
+            "2026-05-01T10:00:00Z",
+            "2026-05-01T12:00:00+02:00",
+        ] {
+            assert_eq!(
+                parse_time_ms("--timestamp", text).unwrap(),
+                expected,
+                "{text}"
+            );
         }
         assert!(parse_time_ms("--timestamp", "yesterday").is_err());
     }

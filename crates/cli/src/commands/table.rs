@@ -135,8 +135,17 @@ impl VersionLine {
 
 /// Columns of `history`, also of an empty one.
 const HISTORY_COLUMNS: [&str; 11] = [
-    "version", "timestamp", "operation", "batch_id", "watermark", "inserted", "updated", "deleted",
-    "files_added", "files_removed", "bytes_written",
+    "version",
+    "timestamp",
+    "operation",
+    "batch_id",
+    "watermark",
+    "inserted",
+    "updated",
+    "deleted",
+    "files_added",
+    "files_removed",
+    "bytes_written",
 ];
 
 pub(crate) async fn run(context: &Context, noun: Noun) -> Result<()> {
@@ -160,7 +169,9 @@ pub(crate) async fn run(context: &Context, noun: Noun) -> Result<()> {
         }
         Noun::Adopt(arguments) => {
             let embedded = context.writer().await?;
-            let table = embedded.adopt(&arguments.location, arguments.name.as_deref()).await?;
+            let table = embedded
+                .adopt(&arguments.location, arguments.name.as_deref())
+                .await?;
             let version = embedded.reader().snapshot(&table, None).await?.version;
             render::object(context, &Standing { table, version })
         }
@@ -176,19 +187,34 @@ async fn create(context: &Context, arguments: &CreateArguments) -> Result<()> {
 
 async fn alter(context: &Context, arguments: AlterArguments) -> Result<()> {
     let spec = read_spec(&arguments.file)?;
-    let version = context.writer().await?.alter_table(&arguments.table, spec).await?;
-    render::object(context, &Standing { table: arguments.table, version })
+    let version = context
+        .writer()
+        .await?
+        .alter_table(&arguments.table, spec)
+        .await?;
+    render::object(
+        context,
+        &Standing {
+            table: arguments.table,
+            version,
+        },
+    )
 }
 
 async fn drop_table(context: &Context, arguments: &DropArguments) -> Result<()> {
     let embedded = context.writer().await?;
     if !arguments.yes && std::io::stdin().is_terminal() && !arguments.keep_files {
-        let question = format!("Drop table {} and delete its files? [y/N] ", arguments.table);
+        let question = format!(
+            "Drop table {} and delete its files? [y/N] ",
+            arguments.table
+        );
         if !confirmed(&question)? {
             return Err(Error::new(Code::InvalidArgument, "drop was not confirmed"));
         }
     }
-    embedded.drop_table(&arguments.table, arguments.keep_files).await?;
+    embedded
+        .drop_table(&arguments.table, arguments.keep_files)
+        .await?;
     context.say(&format!("dropped {}", arguments.table));
     Ok(())
 }
@@ -196,10 +222,19 @@ async fn drop_table(context: &Context, arguments: &DropArguments) -> Result<()> 
 fn confirmed(question: &str) -> Result<bool> {
     let failed = |e| Error::io("terminal", e);
     let mut stderr = std::io::stderr().lock();
-    stderr.write_all(question.as_bytes()).and_then(|()| stderr.flush()).map_err(failed)?;
+    stderr
+        .write_all(question.as_bytes())
+        .and_then(|()| stderr.flush())
+        .map_err(failed)?;
     let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer).map_err(failed)?;
-    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    std::io::stdin()
+        .lock()
+        .read_line(&mut answer)
+        .map_err(failed)?;
+    Ok(matches!(
+        answer.trim().to_ascii_lowercase().as_str(),
+        "y" | "yes"
+    ))
 }
 
 /// Reads a spec; errors name the file.
@@ -211,11 +246,15 @@ fn read_spec(file: &Path) -> Result<TableSpec> {
         std::fs::File::open(file).and_then(|mut file| file.read_to_string(&mut text))
     };
     read.map_err(|error| match error.kind() {
-        std::io::ErrorKind::InvalidData => {
-            Error::new(Code::InvalidSpec, format!("spec {}: no UTF-8 text", file.display()))
-        }
-        _ => Error::new(Code::InvalidArgument, format!("spec {}: cannot be read", file.display()))
-            .with_source(error),
+        std::io::ErrorKind::InvalidData => Error::new(
+            Code::InvalidSpec,
+            format!("spec {}: no UTF-8 text", file.display()),
+        ),
+        _ => Error::new(
+            Code::InvalidArgument,
+            format!("spec {}: cannot be read", file.display()),
+        )
+        .with_source(error),
     })?;
     TableSpec::from_yaml(&text).map_err(|error| error.context(format!("spec {}", file.display())))
 }

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::Serialize;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use tidegate_change::{Error, Result};
 
@@ -21,7 +21,10 @@ impl Members {
 
     /// The value with a name; null where there is none.
     pub(super) fn get(&self, name: &str) -> &Value {
-        self.0.iter().find(|(known, _)| known == name).map_or(&Value::Null, |(_, value)| value)
+        self.0
+            .iter()
+            .find(|(known, _)| known == name)
+            .map_or(&Value::Null, |(_, value)| value)
     }
 }
 

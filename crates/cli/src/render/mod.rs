@@ -20,9 +20,17 @@ pub(crate) fn object(context: &Context, object: &impl Serialize) -> Result<()> {
     let text = match context.format {
         OutputFormat::Table => {
             let members = Members::of(object)?;
-            let rows: Vec<Vec<String>> =
-                members.0.iter().map(|(name, value)| vec![name.clone(), cell(value)]).collect();
-            lines(&rows)
+            let (nested, flat): (Vec<_>, Vec<_>) = members.0.into_iter().partition(is_long);
+            let rows: Vec<Vec<String>> = flat
+                .into_iter()
+                .map(|(name, value)| vec![name, cell(&value)])
+                .collect();
+            let mut text = lines(&rows);
+            for (name, value) in nested {
+                let value = serde_json::to_string_pretty(&value).map_err(unwritable)?;
+                text.push_str(&format!("{name}:\n  {}\n", value.replace('\n', "\n  ")));
+            }
+            text
         }
         OutputFormat::Json => {
             let text = serde_json::to_string_pretty(object);
@@ -31,7 +39,10 @@ pub(crate) fn object(context: &Context, object: &impl Serialize) -> Result<()> {
         OutputFormat::JsonLines => serde_json::to_string(object).map_err(unwritable)? + "\n",
         OutputFormat::Csv | OutputFormat::Parquet => return objects(context, &[object], &[]),
     };
-    output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(failed)
+    output
+        .write_all(text.as_bytes())
+        .and_then(|()| output.flush())
+        .map_err(failed)
 }
 
 /// Prints a list of objects of one shape; `names` are the columns when the list is empty.
@@ -47,7 +58,9 @@ pub(crate) fn objects(context: &Context, list: &[impl Serialize], names: &[&str]
     if context.format == OutputFormat::Json {
         let mut output = context.output();
         let text = serde_json::to_string_pretty(list).map_err(unwritable)?;
-        return writeln!(output, "{text}").and_then(|()| output.flush()).map_err(failed);
+        return writeln!(output, "{text}")
+            .and_then(|()| output.flush())
+            .map_err(failed);
     }
     let rows = list.iter().map(Members::of).collect::<Result<Vec<_>>>()?;
     let batch = batch(&rows, names)?;
@@ -103,8 +116,15 @@ fn cell(value: &Value) -> String {
     }
 }
 
+/// Whether a value is nested and too long for a line.
+fn is_long((_, value): &(String, Value)) -> bool {
+    (value.is_object() || value.is_array()) && value.to_string().len() > 100
+}
+
 fn lines(rows: &[Vec<String>]) -> String {
-    let Some((first, rest)) = rows.split_first() else { return String::new() };
+    let Some((first, rest)) = rows.split_first() else {
+        return String::new();
+    };
     align(first, rest, &[])
 }
 
@@ -133,10 +153,21 @@ mod tests {
     #[test]
     fn objects_become_columns_in_the_order_of_their_members() {
         let lines = [
-            Line { version: 1, at: None, marks: vec![] },
-            Line { version: 2, at: Some("x".into()), marks: vec![7] },
+            Line {
+                version: 1,
+                at: None,
+                marks: vec![],
+            },
+            Line {
+                version: 2,
+                at: Some("x".into()),
+                marks: vec![7],
+            },
         ];
-        let rows: Vec<Members> = lines.iter().map(|line| Members::of(line).unwrap()).collect();
+        let rows: Vec<Members> = lines
+            .iter()
+            .map(|line| Members::of(line).unwrap())
+            .collect();
         let batch = batch(&rows, &[]).unwrap();
         let schema = batch.schema();
         let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();

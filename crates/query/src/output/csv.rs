@@ -71,8 +71,10 @@ impl RowWriter for CsvWriter {
 
 /// A value: quoted where it is empty (an unquoted empty cell is NULL) or holds what separates.
 fn write_cell(value: &[u8], text: &mut Vec<u8>) {
-    let needs_quotes =
-        value.is_empty() || value.iter().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r'));
+    let needs_quotes = value.is_empty()
+        || value
+            .iter()
+            .any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r'));
     if !needs_quotes {
         text.extend_from_slice(value);
         return;

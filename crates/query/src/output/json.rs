@@ -41,7 +41,10 @@ pub(super) struct ArrayWriter {
 
 impl ArrayWriter {
     pub(super) fn new(output: Output) -> Self {
-        Self { output, is_empty: true }
+        Self {
+            output,
+            is_empty: true,
+        }
     }
 }
 
@@ -53,7 +56,13 @@ impl RowWriter for ArrayWriter {
         let start: &[u8] = if self.is_empty { b"[\n" } else { b",\n" };
         self.is_empty = false;
         self.output.write_all(start).map_err(failed)?;
-        json::write_rows(batch, &mut Separated { output: &mut self.output, ended: false })
+        json::write_rows(
+            batch,
+            &mut Separated {
+                output: &mut self.output,
+                ended: false,
+            },
+        )
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -82,7 +91,8 @@ impl Write for Separated<'_> {
                 self.output.write_all(b",\n")?;
             }
             self.ended = line.ends_with(b"\n");
-            self.output.write_all(line.strip_suffix(b"\n").unwrap_or(line))?;
+            self.output
+                .write_all(line.strip_suffix(b"\n").unwrap_or(line))?;
         }
         Ok(text.len())
     }
@@ -100,6 +110,8 @@ impl fmt::Debug for LineWriter {
 
 impl fmt::Debug for ArrayWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ArrayWriter").field("is_empty", &self.is_empty).finish_non_exhaustive()
+        f.debug_struct("ArrayWriter")
+            .field("is_empty", &self.is_empty)
+            .finish_non_exhaustive()
     }
 }

@@ -22,18 +22,29 @@ impl Write for Sink {
 
 fn batch() -> RecordBatch {
     let members = Fields::from(vec![Field::new("x", DataType::Int64, true)]);
-    let point = StructArray::new(members, vec![Arc::new(Int64Array::from(vec![7, 8, 9]))], None);
+    let point = StructArray::new(
+        members,
+        vec![Arc::new(Int64Array::from(vec![7, 8, 9]))],
+        None,
+    );
     let columns: Vec<(&str, ArrayRef)> = vec![
         ("id", Arc::new(Int64Array::from(vec![1, 22, i64::MAX]))),
-        ("name", Arc::new(StringArray::from(vec![Some("a,\"b\"\nc"), None, Some("")]))),
-        ("price", Arc::new(
-            Decimal128Array::from(vec![Some(150), None, Some(-1)])
-                .with_precision_and_scale(10, 2)
-                .unwrap(),
-        )),
+        (
+            "name",
+            Arc::new(StringArray::from(vec![Some("a,\"b\"\nc"), None, Some("")])),
+        ),
+        (
+            "price",
+            Arc::new(
+                Decimal128Array::from(vec![Some(150), None, Some(-1)])
+                    .with_precision_and_scale(10, 2)
+                    .unwrap(),
+            ),
+        ),
         ("point", Arc::new(point)),
     ];
-    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true))).unwrap()
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true)))
+        .unwrap()
 }
 
 fn written(format: OutputFormat, batches: &[RecordBatch]) -> Vec<u8> {
@@ -53,7 +64,10 @@ fn text(format: OutputFormat, batches: &[RecordBatch]) -> String {
 
 #[test]
 fn json_is_one_array_over_all_batches() {
-    let text = text(OutputFormat::Json, &[batch(), batch().slice(0, 0), batch().slice(1, 1)]);
+    let text = text(
+        OutputFormat::Json,
+        &[batch(), batch().slice(0, 0), batch().slice(1, 1)],
+    );
     let rows: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(rows.as_array().unwrap().len(), 4);
     assert_eq!(rows[2]["id"].to_string(), "9223372036854775807");
@@ -114,7 +128,15 @@ fn a_long_table_is_printed_as_it_comes() {
     writer.write(&batch).unwrap();
     assert!(sink.0.lock().unwrap().len() > 2000);
     writer.finish().unwrap();
-    assert_eq!(sink.0.lock().unwrap().iter().filter(|byte| **byte == b'\n').count(), 2502);
+    assert_eq!(
+        sink.0
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count(),
+        2502
+    );
 }
 
 #[test]

@@ -52,8 +52,11 @@ fn refused(error: ParquetError) -> Error {
             Ok(error) => super::failed(*error),
             Err(cause) => Error::new(Code::Io, "output: cannot be written").with_source(cause),
         },
-        other => Error::new(Code::Unsupported, "output: rows cannot be written as Parquet")
-            .with_source(other),
+        other => Error::new(
+            Code::Unsupported,
+            "output: rows cannot be written as Parquet",
+        )
+        .with_source(other),
     }
 }
 

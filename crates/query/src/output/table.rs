@@ -106,8 +106,14 @@ pub fn align(header: &[String], rows: &[Vec<String>], right: &[bool]) -> String 
 
 fn widths(header: &[String], rows: &[Vec<String>]) -> Vec<usize> {
     let width_of = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column)).chain(header.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
+        let cells = rows
+            .iter()
+            .filter_map(|row| row.get(column))
+            .chain(header.get(column));
+        cells
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or_default()
     };
     (0..header.len()).map(width_of).collect()
 }
@@ -152,6 +158,8 @@ fn is_number(data_type: &DataType) -> bool {
 
 impl fmt::Debug for TableWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TableWriter").field("header", &self.header).finish_non_exhaustive()
+        f.debug_struct("TableWriter")
+            .field("header", &self.header)
+            .finish_non_exhaustive()
     }
 }

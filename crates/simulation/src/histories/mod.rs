@@ -110,6 +110,10 @@ impl EventMaker<'_> {
             format = FileFormat::Jsonl;
         }
         let carried = self.carried(index, format);
+        if format == FileFormat::Csv && carried.len() == 1 {
+            // A row whose only cell is NULL would be a blank line, which is no record.
+            format = FileFormat::Jsonl;
+        }
         let mut batch = Batch { format, files: 1, ..Batch::default() };
         if dice.percent(20) {
             batch.files = dice.between(2, 3);

@@ -22,8 +22,10 @@ pub(crate) struct Arguments {}
 
 const TABLE: &str = "customers";
 const SPEC: &str = include_str!("customers.yaml");
-const DAYS: [(&str, &str); 2] =
-    [("day-1.jsonl", include_str!("day-1.jsonl")), ("day-2.jsonl", include_str!("day-2.jsonl"))];
+const DAYS: [(&str, &str); 2] = [
+    ("day-1.jsonl", include_str!("day-1.jsonl")),
+    ("day-2.jsonl", include_str!("day-2.jsonl")),
+];
 
 /// The tour as one object, for `--output json`.
 #[derive(Debug, Serialize)]
@@ -42,16 +44,28 @@ pub(crate) async fn run(context: &Context, _arguments: &Arguments) -> Result<()>
     let mut days = Vec::with_capacity(files.len());
     for file in &files {
         let source = SourceArgument::Path(file.display().to_string());
-        days.push(embedded.apply(TABLE, &[source], &ApplyOptions::default()).await?);
+        days.push(
+            embedded
+                .apply(TABLE, &[source], &ApplyOptions::default())
+                .await?,
+        );
     }
     let reader = embedded.reader();
     let watermark = days.last().map_or(&Value::Null, |day| &day.watermark);
     if matches!(context.format, OutputFormat::Json | OutputFormat::JsonLines) {
-        let location = reader.root(TABLE)?.path().to_string();
-        let summary = Summary { table: TABLE, location, days: &days, watermark };
+        let location = reader.describe(TABLE).await?.location;
+        let summary = Summary {
+            table: TABLE,
+            location,
+            days: &days,
+            watermark,
+        };
         return render::object(context, &summary);
     }
-    let tour = Tour { context, reader: &reader };
+    let tour = Tour {
+        context,
+        reader: &reader,
+    };
     tour.introduce(&directory, is_new)?;
     for (number, (day, file)) in days.iter().zip(&files).enumerate() {
         tour.day(number + 1, day, file).await?;
@@ -81,7 +95,8 @@ async fn create(embedded: &Embedded) -> Result<bool> {
             if embedded.reader().resolved(TABLE).await?.spec == spec {
                 return Ok(false);
             }
-            Err(error.with_hint("it is not the demo's; run the demo with --local and another directory"))
+            Err(error
+                .with_hint("it is not the demo's; run the demo with --local and another directory"))
         }
         Err(error) => Err(error),
     }
@@ -119,7 +134,10 @@ impl Tour<'_> {
         ))?;
         let snapshot = self.reader.snapshot(TABLE, Some(day.version)).await?;
         let keys = vec!["customer_id".to_owned()];
-        let options = ReadOptions { order_by: Some(keys), ..ReadOptions::default() };
+        let options = ReadOptions {
+            order_by: Some(keys),
+            ..ReadOptions::default()
+        };
         let rows = tidegate_query::read(&self.reader.root(TABLE)?, &snapshot, &options)?;
         self.table(rows).await
     }
@@ -134,17 +152,28 @@ impl Tour<'_> {
         };
         self.print("What downstream reads, the changes of both days:\n\n")?;
         let rows = tidegate_query::changes(&self.reader.log(TABLE)?, &bounds).await?;
-        let columns =
-            ["_commit_version", "_change_type", "customer_id", "name", "city", "tier", "updated_at"];
+        let columns = [
+            "_commit_version",
+            "_change_type",
+            "customer_id",
+            "name",
+            "city",
+            "tier",
+            "updated_at",
+        ];
         self.table(rows.select(&columns.map(str::to_owned))?).await
     }
 
     fn end(&self, directory: &Path, watermark: &Value) -> Result<()> {
-        let watermark = watermark.as_str().unwrap_or_default().replace(".000000", "");
-        let local = match self.context.local_is_named && std::env::var_os("TIDEGATE_LOCAL").is_none() {
-            true => format!(" --local {}", self.context.local.display()),
-            false => String::new(),
-        };
+        let watermark = watermark
+            .as_str()
+            .unwrap_or_default()
+            .replace(".000000", "");
+        let local =
+            match self.context.local_is_named && std::env::var_os("TIDEGATE_LOCAL").is_none() {
+                true => format!(" --local {}", self.context.local.display()),
+                false => String::new(),
+            };
         let again = directory.join("day-2.jsonl");
         self.print(&format!(
             "Watermark: {watermark}, the greatest updated_at; an extraction goes on from there.\n\n\
@@ -189,7 +218,11 @@ mod tests {
         let columns = spec.schema.unwrap();
         for line in DAYS.iter().flat_map(|(_, text)| text.lines()) {
             let event: serde_json::Map<String, Value> = serde_json::from_str(line).unwrap();
-            assert!(columns.iter().all(|column| event.contains_key(&column.name)));
+            assert!(
+                columns
+                    .iter()
+                    .all(|column| event.contains_key(&column.name))
+            );
         }
     }
 }
