@@ -283,6 +283,7 @@ fn statistics_bound_the_key() {
     assert_eq!(stats, expected);
     assert_eq!(add.clustering_provider.as_deref(), Some("tidegate"));
     assert_eq!(add.num_records().unwrap(), 7);
+    assert_eq!(add.max_sequence(), Some("80"));
 }
 
 #[test]

@@ -325,3 +325,30 @@ async fn times_find_versions() {
     assert_eq!(entries, [(3, 4000), (2, 3000)]);
     assert_eq!(log.history(None).await.unwrap().len(), 4);
 }
+
+/// Not a test of time, but of scale: a listing of many files passes through a checkpoint unharmed.
+#[tokio::test]
+async fn many_files_pass_through_a_checkpoint() {
+    let fixture = Fixture::new(1).await;
+    let actions: Vec<Action> = (0..20_000)
+        .map(|n| Action::Add(add(&format!("f{n}"))))
+        .collect();
+    let mut all = vec![info(2000)];
+    all.extend(actions);
+    fixture.commit(1, &all).await;
+    let before = fixture.log.snapshot(None).await.unwrap();
+    fixture.log.write_checkpoint(&before, 0).await.unwrap();
+    fixture.remove("00000000000000000000.json");
+    let after = fixture.log.snapshot(None).await.unwrap();
+    assert_eq!(after.files.len(), 20_000);
+    let written = std::fs::read(
+        fixture
+            .directory
+            .path()
+            .join("_delta_log/00000000000000000001.checkpoint.parquet"),
+    );
+    assert!(
+        written.unwrap().len() < 2 << 20,
+        "checkpoints are compressed"
+    );
+}

@@ -1,26 +1,30 @@
 //! Checkpoints of version 1: the state of the log at a version as one Parquet file.
 //!
 //! Written by our own writer, compressed, since delta_kernel's are not and start an engine; read part by
-//! part. Rows pass as JSON of the actions, whose shape the serde types already have.
+//! part. Rows are encoded from the actions' serde form; files, of which there are many, are decoded by
+//! column, everything else by its serde form again.
 //! Source: Delta protocol, "Checkpoints".
+
+mod read;
+mod schema;
 
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use arrow::json::ReaderBuilder;
-use futures::TryStreamExt;
+use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
-use parquet::arrow::async_reader::ParquetRecordBatchStreamBuilder;
-use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 use serde::{Deserialize, Serialize};
-use tidegate_change::{Error, Result, types};
+use tidegate_change::{Error, Result};
+
+pub(in crate::log) use read::read_part;
+use schema::checkpoint_schema;
 
 use super::TableSnapshot;
-use crate::actions::{Action, ActionLine, DomainMetadata};
-use crate::data::ObjectReader;
+use crate::actions::{ActionLine, DomainMetadata};
 use crate::definition::properties;
 use crate::error;
 use crate::names;
@@ -39,8 +43,8 @@ const RETENTION_DEFAULT_MS: i64 = 7 * 86_400_000;
 /// The content of `_last_checkpoint`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Hint {
-    pub(super) version: u64,
+pub(in crate::log) struct Hint {
+    pub(in crate::log) version: u64,
     size: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     size_in_bytes: Option<u64>,
@@ -49,84 +53,17 @@ pub(super) struct Hint {
 }
 
 /// What `_last_checkpoint` says; None when it is absent or damaged, as it is only a hint.
-pub(super) async fn read_hint(root: &TableRoot) -> Result<Option<Hint>> {
+pub(in crate::log) async fn read_hint(root: &TableRoot) -> Result<Option<Hint>> {
     let bytes = root.read_if_there(HINT).await?;
     Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
 }
 
-/// Reads a part of a checkpoint and hands over its actions.
-pub(super) async fn read_part(
-    root: &TableRoot,
-    path: &str,
-    apply: &mut (dyn FnMut(Action) + Send),
-) -> Result<()> {
-    let location = root.location(path)?;
-    let reader = ObjectReader::new(Arc::clone(root.store()), location, None);
-    let builder = ParquetRecordBatchStreamBuilder::new(reader)
-        .await
-        .map_err(|e| error::parquet(path, e))?;
-    let mask = projection(builder.parquet_schema());
-    let mut stream = builder
-        .with_projection(mask)
-        .with_batch_size(BATCH_ROWS)
-        .build()
-        .map_err(|e| error::parquet(path, e))?;
-    while let Some(batch) = stream
-        .try_next()
-        .await
-        .map_err(|e| error::parquet(path, e))?
-    {
-        for action in actions_of(path, &batch)? {
-            apply(action);
-        }
-    }
-    Ok(())
-}
-
-/// Leaves out what other engines add for themselves: parsed statistics are large and follow the table's schema.
-fn projection(schema: &parquet::schema::types::SchemaDescriptor) -> ProjectionMask {
-    let leaves = schema.columns().iter().enumerate().filter(|(_, column)| {
-        let parts = column.path().parts();
-        let parsed = parts.get(1).is_some_and(|part| part.ends_with("_parsed"));
-        let known = parts.first().is_some_and(|part| {
-            [
-                "txn",
-                "add",
-                "remove",
-                "metaData",
-                "protocol",
-                "domainMetadata",
-            ]
-            .contains(&part.as_str())
-        });
-        known && !parsed
-    });
-    ProjectionMask::leaves(schema, leaves.map(|(position, _)| position))
-}
-
-fn actions_of(path: &str, batch: &RecordBatch) -> Result<Vec<Action>> {
-    let mut json = Vec::new();
-    let mut writer = arrow::json::WriterBuilder::new()
-        .with_explicit_nulls(true)
-        .build::<_, arrow::json::writer::LineDelimited>(&mut json);
-    let failed = |e| error::arrow_read(path, e);
-    writer.write(batch).map_err(failed)?;
-    writer.finish().map_err(failed)?;
-    drop(writer);
-    let mut actions = Vec::with_capacity(batch.num_rows());
-    for line in json
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.is_empty())
-    {
-        let line: ActionLine = serde_json::from_slice(line)
-            .map_err(|e| Error::corrupt(format!("{path}: a row is no action")).with_source(e))?;
-        actions.extend(line.into_action());
-    }
-    Ok(actions)
-}
-
 /// Writes the checkpoint of a snapshot and the hint that points to it.
-pub(super) async fn write(root: &TableRoot, snapshot: &TableSnapshot, now_ms: i64) -> Result<()> {
+pub(in crate::log) async fn write(
+    root: &TableRoot,
+    snapshot: &TableSnapshot,
+    now_ms: i64,
+) -> Result<()> {
     let path = names::checkpoint(snapshot.version);
     let failed = |e| error::parquet(&path, e);
     let schema = checkpoint_schema();
@@ -255,100 +192,4 @@ fn retention_ms(snapshot: &TableSnapshot) -> i64 {
         number.parse::<i64>().ok()?.checked_mul(unit_ms)
     });
     parsed.unwrap_or(RETENTION_DEFAULT_MS)
-}
-
-fn text(name: &str) -> Field {
-    Field::new(name, DataType::Utf8, true)
-}
-
-fn long(name: &str) -> Field {
-    Field::new(name, DataType::Int64, true)
-}
-
-fn int(name: &str) -> Field {
-    Field::new(name, DataType::Int32, true)
-}
-
-fn flag(name: &str) -> Field {
-    Field::new(name, DataType::Boolean, true)
-}
-
-fn map(name: &str) -> Field {
-    Field::new(name, types::map_of(DataType::Utf8, DataType::Utf8), true)
-}
-
-fn texts(name: &str) -> Field {
-    Field::new(name, types::list_of(DataType::Utf8), true)
-}
-
-fn group(name: &str, fields: Vec<Field>) -> Field {
-    Field::new(name, DataType::Struct(Fields::from(fields)), true)
-}
-
-fn vector() -> Field {
-    let fields = vec![
-        text("storageType"),
-        text("pathOrInlineDv"),
-        int("offset"),
-        int("sizeInBytes"),
-        long("cardinality"),
-    ];
-    group("deletionVector", fields)
-}
-
-fn checkpoint_schema() -> SchemaRef {
-    let add = vec![
-        text("path"),
-        map("partitionValues"),
-        long("size"),
-        long("modificationTime"),
-        flag("dataChange"),
-        text("stats"),
-        map("tags"),
-        vector(),
-        long("baseRowId"),
-        long("defaultRowCommitVersion"),
-        text("clusteringProvider"),
-    ];
-    let remove = vec![
-        text("path"),
-        long("deletionTimestamp"),
-        flag("dataChange"),
-        flag("extendedFileMetadata"),
-        map("partitionValues"),
-        long("size"),
-        vector(),
-        long("baseRowId"),
-        long("defaultRowCommitVersion"),
-    ];
-    let metadata = vec![
-        text("id"),
-        text("name"),
-        text("description"),
-        group("format", vec![text("provider"), map("options")]),
-        text("schemaString"),
-        texts("partitionColumns"),
-        long("createdTime"),
-        map("configuration"),
-    ];
-    let protocol = vec![
-        int("minReaderVersion"),
-        int("minWriterVersion"),
-        texts("readerFeatures"),
-        texts("writerFeatures"),
-    ];
-    Arc::new(Schema::new(vec![
-        group(
-            "txn",
-            vec![text("appId"), long("version"), long("lastUpdated")],
-        ),
-        group("add", add),
-        group("remove", remove),
-        group("metaData", metadata),
-        group("protocol", protocol),
-        group(
-            "domainMetadata",
-            vec![text("domain"), text("configuration"), flag("removed")],
-        ),
-    ]))
 }
