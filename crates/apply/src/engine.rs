@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::Value;
+use tidegate_change::mutants::{Mutant, is_on};
 use tidegate_change::sequence::{SequenceBytes, SequenceEncoder};
 use tidegate_change::source::InvalidEvent;
 use tidegate_change::spec::{ResolvedSpec, TableLayout};
@@ -112,7 +113,8 @@ impl Batch {
         // With hard deletes a truncate below an earlier one has nothing left to do.
         let rises = rules.mode() == MergeMode::Flagged
             || numbers.new_truncates.last() > numbers.truncates.iter().max();
-        if let Some(greatest) = numbers.new_truncates.last().filter(|_| rises) {
+        let sweeps = rises && !is_on(Mutant::TruncateOfNamedKeys);
+        if let Some(greatest) = numbers.new_truncates.last().filter(|_| sweeps) {
             truncation::sweep(&table, &rules, greatest, &mut merged.output).await?;
         }
         self.commit(merged, &rules, &numbers).await
@@ -352,7 +354,8 @@ fn next_progress(
     max_sequence: Option<SequenceBytes>,
 ) -> Result<Progress> {
     let encoder = &table.encoder;
-    let before = sequence_from_json(encoder, &table.progress.watermark)?;
+    let before = sequence_from_json(encoder, &table.progress.watermark)?
+        .filter(|_| !is_on(Mutant::WatermarkFalls));
     let watermark = before.max(max_sequence).max(numbers.max_truncate.clone());
     Ok(Progress {
         watermark: sequence_to_json(encoder, watermark.as_ref())?,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::Int64Type;
+use tidegate_change::mutants::{Mutant, is_on};
 use tidegate_change::key::CanonicalKeys;
 use tidegate_change::{Error, Result, hidden};
 use tidegate_delta::data::{ReadOptions, read_file};
@@ -177,7 +178,9 @@ pub(crate) fn arrivals(tombstones: &RecordBatch) -> Result<ArrayRef> {
 pub(crate) fn is_purged(table: &TableView, arrived_ms: i64) -> bool {
     table
         .purged_before_ms
-        .is_some_and(|before| arrived_ms < before)
+        .is_some_and(|before| {
+            arrived_ms < before || (arrived_ms == before && is_on(Mutant::PurgeTooEarly))
+        })
 }
 
 fn path_of(located: &Located, file: u32) -> Result<&Arc<str>> {

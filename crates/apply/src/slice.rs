@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tidegate_change::mutants::{Mutant, is_on};
 use tidegate_change::sequence::SequenceBytes;
 use tidegate_change::source::InvalidEvent;
 use tidegate_change::{Error, Result, json};
@@ -86,7 +87,7 @@ pub(crate) async fn write(table: &TableView, found: &Found, merged: Merged) -> R
             &hashes_of(&merged.tombstone_groups)?,
         )
         .await?;
-    for key in &merged.replaced {
+    for key in merged.replaced.iter().filter(|_| !is_on(Mutant::DeadRowsStay)) {
         let (path, row) = found
             .row_of(*key as usize)
             .ok_or_else(|| Error::internal("a replaced row has no place"))?;

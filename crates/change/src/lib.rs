@@ -15,6 +15,7 @@ mod error;
 pub mod hidden;
 pub mod json;
 pub mod key;
+pub mod mutants;
 pub mod outcome;
 pub mod sequence;
 pub mod source;

@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use object_store::ObjectStore;
 use object_store::path::Path;
+use tidegate_change::mutants::{Mutant, is_on};
 use tidegate_change::key::IndexHash;
 use tidegate_change::{Error, Result};
 
@@ -94,7 +95,10 @@ impl Index {
     ) -> Result<Located> {
         let mut probes = probes(hashes)?;
         let mut answer = Answer::new(hashes.len(), presence);
-        for slot in self.runs.iter().rev() {
+        for position in 0..self.runs.len() {
+            let newest = self.runs.len() - 1 - position;
+            let position = if is_on(Mutant::OldestRunWins) { position } else { newest };
+            let Some(slot) = self.runs.get(position) else { continue };
             if !slot.may_know(&probes) {
                 continue;
             }
@@ -290,6 +294,9 @@ impl<'a> Answer<'a> {
     }
 
     fn take(&mut self, hit: &Hit, files: &[FileRef], codes: &mut [Option<u32>]) -> Result<()> {
+        if hit.code == GONE && is_on(Mutant::GoneIsForgotten) {
+            return Ok(());
+        }
         let place = usize::try_from(hit.place).unwrap_or(usize::MAX);
         let location = self.location(hit, files, codes)?;
         if let (Some(slot), Some(resolved)) =

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use tidegate_change::mutants::{Mutant, is_on};
 use tidegate_change::{Error, Result};
 
 use crate::entry::{FileKind, FileRef, RawEntry, file_of};
@@ -193,7 +194,7 @@ impl Merger {
 
     fn resolve(&self, older: Merged, newer: Merged) -> Result<Merged> {
         if self.rule == Rule::Newest {
-            return Ok(newer);
+            return Ok(if is_on(Mutant::MergeKeepsOldest) { older } else { newer });
         }
         let (Some(old), Some(new)) = (self.file(&older), self.file(&newer)) else {
             return Err(Error::internal(

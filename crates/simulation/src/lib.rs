@@ -4,11 +4,13 @@
 //! - [`scenario`]: specs with batches of events, in the format of the scenario cases;
 //! - [`histories`]: random scenarios from a seed, and shrinking of those that fail;
 //! - [`drivers`] and [`property`]: histories through the product, compared with the model;
+//! - [`faults`]: crashes and disk failures at every durable step;
 //! - [`value`]: the model's values; [`dice`]: seeded randomness.
 
 
 pub mod dice;
 pub mod drivers;
+pub mod faults;
 pub mod histories;
 pub mod oracle;
 pub mod property;

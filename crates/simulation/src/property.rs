@@ -86,6 +86,12 @@ pub fn run_seed(path: Path, seed: u64) -> Result<(), Box<Failure>> {
     Err(Box::new(Failure { seed, history, difference }))
 }
 
+/// The first of some seeds on which model and product differ, and what differs; nothing is shrunk.
+#[must_use]
+pub fn first_difference(path: Path, seeds: Range<u64>) -> Option<(u64, String)> {
+    seeds.into_iter().find_map(|seed| Some((seed, run(path, &random_history(seed)).err()?)))
+}
+
 /// Runs many seeds on all cores and stops after some failures, which come in the order of their seeds.
 #[must_use]
 pub fn run_seeds(path: Path, seeds: Range<u64>, failures_max: usize) -> Vec<Failure> {

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use tidegate_change::mutants::{Mutant, is_on};
 use tidegate_change::sequence::SequenceBytes;
 
 use crate::resolve::state::State;
@@ -176,7 +177,8 @@ impl Decider<'_> {
     fn taken(&self, own: StoredRef, event: u32) -> u32 {
         match self.horizon {
             Some(horizon) if own == StoredRef::Absent && event != NONE => {
-                if self.state.pool.compare_bytes(event, horizon).is_le() {
+                let order = self.state.pool.compare_bytes(event, horizon);
+                if order.is_lt() || (order.is_eq() && !is_on(Mutant::HorizonIsOpen)) {
                     NONE
                 } else {
                     event
@@ -227,7 +229,8 @@ impl Decider<'_> {
         let delete = pool.greater(stored_delete, delete);
         let cut = pool.greater(delete, self.state.truncated());
         let upsert = pool.greater(sides.stored_upsert, sides.upsert);
-        if upsert != NONE && !pool.is_below(upsert, cut) {
+        let spoiled = is_on(Mutant::DeleteWinsTie) && pool.is_equal(upsert, cut);
+        if upsert != NONE && !pool.is_below(upsert, cut) && !spoiled {
             return self.live(plan, sides, delete, cut);
         }
         let hidden_changed = match sides.own {
@@ -363,7 +366,8 @@ impl Decider<'_> {
             Ordering::Less if full => outcome.source = own,
             Ordering::Greater if whole != NONE => outcome.source = whole,
             Ordering::Equal if self.rules.row_mode && whole != NONE && full => {
-                let wins = self.ties.compare_payload(whole).is_gt();
+                let wins = self.ties.compare_payload(whole).is_gt()
+                    && !is_on(Mutant::StoredWinsTie);
                 outcome.source = if wins { whole } else { own };
             }
             Ordering::Less | Ordering::Equal | Ordering::Greater => {
@@ -393,7 +397,8 @@ impl Decider<'_> {
                 }
                 (Ordering::Less | Ordering::Equal, _) => (NONE, NONE),
             };
-            let cleared = pool.is_below(sequence, cut);
+            let cleared =
+                pool.is_below(sequence, cut) && !is_on(Mutant::LeavesOutliveDeletes);
             let (source, sequence) = if cleared {
                 (NONE, NONE)
             } else {

@@ -26,7 +26,8 @@ use crate::scenario::{Batch, Condition, FileFormat, JsonRow, Scenario};
 #[must_use]
 pub fn random_history(seed: u64) -> Scenario {
     let dice = Dice::new(seed);
-    let batch_count = dice.between(1, 7);
+    // Long histories make the index merge its runs.
+    let batch_count = if dice.percent(6) { dice.between(9, 14) } else { dice.between(1, 7) };
     let table = tables::random_table(&dice, batch_count);
     let mut events = EventMaker {
         dice: &dice,
