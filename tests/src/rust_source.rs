@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn functions_have_their_length() {
         let found = functions(&code_of(SOURCE));
-        assert_eq!(found[0], Function { name: "one".into(), line: 1, lines: 4 });
+        assert_eq!(found[0], Function { name: "one".into(), line: 1, lines: 3 });
         assert_eq!(found.len(), 2);
     }
 
