@@ -25,7 +25,9 @@ pub(super) fn natural(data_type: &DataType) -> Option<DataType> {
         DataType::Decimal32(p, s) | DataType::Decimal64(p, s) | DataType::Decimal128(p, s) => {
             DataType::Decimal128(*p, *s)
         }
-        DataType::Decimal256(p, s) if *p <= types::DECIMAL_DIGITS_MAX => DataType::Decimal128(*p, *s),
+        DataType::Decimal256(p, s) if *p <= types::DECIMAL_DIGITS_MAX => {
+            DataType::Decimal128(*p, *s)
+        }
         DataType::Decimal256(..) => DataType::Utf8,
         DataType::Date32 | DataType::Date64 => DataType::Date32,
         DataType::Timestamp(_, Some(_)) => types::timestamp_utc(),
@@ -48,7 +50,13 @@ pub(super) fn natural(data_type: &DataType) -> Option<DataType> {
             let member = |field: &std::sync::Arc<Field>| {
                 Some(Field::new(field.name(), natural(field.data_type())?, true))
             };
-            DataType::Struct(fields.iter().map(member).collect::<Option<Vec<_>>>()?.into())
+            DataType::Struct(
+                fields
+                    .iter()
+                    .map(member)
+                    .collect::<Option<Vec<_>>>()?
+                    .into(),
+            )
         }
         DataType::Boolean
         | DataType::Int8
@@ -70,11 +78,16 @@ pub(super) fn is_ready(array: &ArrayRef, declared: &DataType) -> bool {
     match declared {
         DataType::Date32 => {
             let days = array.as_primitive::<Date32Type>();
-            days.iter().flatten().all(|days| time::date_in_range(days).is_ok())
+            days.iter()
+                .flatten()
+                .all(|days| time::date_in_range(days).is_ok())
         }
         DataType::Timestamp(..) => {
             let micros = array.as_primitive::<TimestampMicrosecondType>();
-            micros.iter().flatten().all(|micros| time::timestamp_in_range(micros).is_ok())
+            micros
+                .iter()
+                .flatten()
+                .all(|micros| time::timestamp_in_range(micros).is_ok())
         }
         DataType::List(_) | DataType::Map(..) | DataType::Struct(_) => false,
         _ => true,
@@ -97,12 +110,18 @@ pub(crate) fn append_arrow(column: &mut Column, array: &ArrayRef, row: usize) ->
         DataType::FixedSizeList(..) => append_items(column, &array.as_fixed_size_list().value(row)),
         DataType::Map(..) => {
             let entries = array.as_map().value(row);
-            let [names, contents] = entries.columns() else { return refuse(column, Failure::Invalid) };
+            let [names, contents] = entries.columns() else {
+                return refuse(column, Failure::Invalid);
+            };
             column.append_map(|keys, values| {
-                (0..entries.len()).fold(Ok(()), |all: Parsed<()>, entry| {
+                // Every entry is appended, also behind a failure: keys and values stay aligned.
+                let mut all = Ok(());
+                for entry in 0..entries.len() {
                     let key = append_arrow(keys, names, entry);
-                    all.and(key).and(append_arrow(values, contents, entry))
-                })
+                    let value = append_arrow(values, contents, entry);
+                    all = all.and(key).and(value);
+                }
+                all
             })
         }
         DataType::Struct(_) => {
@@ -121,8 +140,12 @@ pub(crate) fn append_arrow(column: &mut Column, array: &ArrayRef, row: usize) ->
 
 fn append_items(column: &mut Column, values: &ArrayRef) -> Parsed<()> {
     column.append_list(|items| {
-        (0..values.len())
-            .fold(Ok(()), |all: Parsed<()>, item| all.and(append_arrow(items, values, item)))
+        let mut all = Ok(());
+        for item in 0..values.len() {
+            let appended = append_arrow(items, values, item);
+            all = all.and(appended);
+        }
+        all
     })
 }
 
@@ -145,7 +168,10 @@ fn append_leaf(column: &mut Column, array: &ArrayRef, row: usize) -> Parsed<()> 
         DataType::Decimal256(_, scale) => {
             let value = array.as_primitive::<Decimal256Type>().value(row);
             match value.to_i128() {
-                Some(unscaled) => column.append(Scalar::Decimal { unscaled, scale: (*scale).into() }),
+                Some(unscaled) => column.append(Scalar::Decimal {
+                    unscaled,
+                    scale: (*scale).into(),
+                }),
                 None if column.is_text() => {
                     column.append_text(&array.as_primitive::<Decimal256Type>().value_as_string(row))
                 }
@@ -178,21 +204,27 @@ fn scalar(array: &ArrayRef, row: usize) -> Parsed<Scalar<'static>> {
             let value = value!(UInt64Type);
             match i64::try_from(value) {
                 Ok(value) => Scalar::Integer(value),
-                Err(_) => Scalar::Decimal { unscaled: value.into(), scale: 0 },
+                Err(_) => Scalar::Decimal {
+                    unscaled: value.into(),
+                    scale: 0,
+                },
             }
         }
         DataType::Float16 => Scalar::Float(value!(Float16Type).to_f32()),
         DataType::Float32 => Scalar::Float(value!(Float32Type)),
         DataType::Float64 => Scalar::Double(value!(Float64Type)),
-        DataType::Decimal32(_, s) => {
-            Scalar::Decimal { unscaled: value!(Decimal32Type).into(), scale: (*s).into() }
-        }
-        DataType::Decimal64(_, s) => {
-            Scalar::Decimal { unscaled: value!(Decimal64Type).into(), scale: (*s).into() }
-        }
-        DataType::Decimal128(_, s) => {
-            Scalar::Decimal { unscaled: value!(Decimal128Type), scale: (*s).into() }
-        }
+        DataType::Decimal32(_, s) => Scalar::Decimal {
+            unscaled: value!(Decimal32Type).into(),
+            scale: (*s).into(),
+        },
+        DataType::Decimal64(_, s) => Scalar::Decimal {
+            unscaled: value!(Decimal64Type).into(),
+            scale: (*s).into(),
+        },
+        DataType::Decimal128(_, s) => Scalar::Decimal {
+            unscaled: value!(Decimal128Type),
+            scale: (*s).into(),
+        },
         DataType::Date32 => Scalar::Date(value!(Date32Type)),
         DataType::Date64 => {
             let days = exact(value!(Date64Type), 86_400_000)?;
@@ -205,7 +237,10 @@ fn scalar(array: &ArrayRef, row: usize) -> Parsed<Scalar<'static>> {
                 TimeUnit::Microsecond => value!(TimestampMicrosecondType),
                 TimeUnit::Nanosecond => exact(value!(TimestampNanosecondType), 1_000)?,
             };
-            Scalar::Timestamp { micros, zoned: zone.is_some() }
+            Scalar::Timestamp {
+                micros,
+                zoned: zone.is_some(),
+            }
         }
         DataType::Time32(TimeUnit::Second) => {
             Scalar::Span(scaled(value!(Time32SecondType).into(), 1_000_000)?)
@@ -230,5 +265,9 @@ fn scaled(value: i64, factor: i64) -> Parsed<i64> {
 }
 
 fn exact(value: i64, divisor: i64) -> Parsed<i64> {
-    if value % divisor == 0 { Ok(value / divisor) } else { Err(Failure::Invalid) }
+    if value % divisor == 0 {
+        Ok(value / divisor)
+    } else {
+        Err(Failure::Invalid)
+    }
 }

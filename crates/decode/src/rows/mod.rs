@@ -1,20 +1,24 @@
-//! A [`SourceBatch`] under construction: one push a event, column by column, faults kept apart.
+//! A [`SourceBatch`] under construction: one push an event, column by column, faults kept apart.
+//!
+//! An event at fault keeps its place until the end, so that columns stay in step; `keep` drops it then.
+
+mod keep;
+mod needed;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::builder::BooleanBufferBuilder;
-use arrow::array::{
-    Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, StructArray,
-};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StructArray};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
-use arrow::compute::{filter, filter_record_batch};
 use arrow::datatypes::{DataType, Field, Fields, Schema};
 use tidegate_change::source::{InvalidEvent, Origin, OtherRecords, SourceOperation};
 use tidegate_change::spec::{AbsentFields, OnInvalid};
 use tidegate_change::text::{Failure, Parsed};
 use tidegate_change::{Code, Error, Result, SourceBatch, types};
 
+use self::keep::{all_known, keep};
+use self::needed::needed_type;
 use crate::column::{Column, Scalar};
 use crate::debezium::{Position, Positions, SourceType, append_typed};
 use crate::parquet_file::append_arrow;
@@ -119,7 +123,11 @@ struct Fault {
 
 impl<'p> Rows<'p> {
     pub(crate) fn new(plan: &'p DecodePlan, file: &Arc<str>) -> Result<Self> {
-        let columns = plan.columns.iter().map(|c| c.builder()).collect::<Result<Vec<_>>>()?;
+        let columns = plan
+            .columns
+            .iter()
+            .map(|c| c.builder())
+            .collect::<Result<Vec<_>>>()?;
         Ok(Self {
             plan,
             file: Arc::clone(file),
@@ -190,7 +198,9 @@ impl<'p> Rows<'p> {
         );
         let mut fault = None;
         for place in 0..self.open.len() {
-            let Some(index) = self.open.get(place).copied() else { break };
+            let Some(index) = self.open.get(place).copied() else {
+                break;
+            };
             let added = self.push_cell(index, cells(index), event.operation, upsert);
             fault = fault.or(added);
         }
@@ -206,7 +216,10 @@ impl<'p> Rows<'p> {
                 code: fault.code,
                 file: Arc::clone(&self.file),
                 row: event.row,
-                detail: format!("line {}, field {}: {}", event.line, fault.field, fault.detail),
+                detail: format!(
+                    "line {}, field {}: {}",
+                    event.line, fault.field, fault.detail
+                ),
                 field: Some(fault.field),
                 raw: (event.raw)(),
                 policy: fault.policy,
@@ -271,7 +284,9 @@ impl<'p> Rows<'p> {
     }
 
     fn misfit(&mut self, index: usize, cell: Cell<'_>) -> Fault {
-        if let (Some(seen), Some(column)) = (self.misfits.get_mut(index), self.plan.columns.get(index)) {
+        if let (Some(seen), Some(column)) =
+            (self.misfits.get_mut(index), self.plan.columns.get(index))
+        {
             let needed = match cell {
                 Cell::Json(raw) => needed_type(&column.data_type, raw.0.trim_matches('"')),
                 Cell::Text(text) => needed_type(&column.data_type, text),
@@ -283,11 +298,20 @@ impl<'p> Rows<'p> {
         }
         let (field, type_name) = self.describe(index);
         let detail = format!("the value is no {type_name}");
-        Fault { field, code: Code::InvalidValue, detail, policy: None }
+        Fault {
+            field,
+            code: Code::InvalidValue,
+            detail,
+            policy: None,
+        }
     }
 
     fn unrepresentable(&mut self, index: usize) -> Option<Fault> {
-        let strict = self.plan.columns.get(index).is_some_and(|column| column.strict);
+        let strict = self
+            .plan
+            .columns
+            .get(index)
+            .is_some_and(|column| column.strict);
         let policy = self.plan.unrepresentable_policy();
         if policy.is_none() && !strict {
             self.unrepresentable += 1;
@@ -296,13 +320,24 @@ impl<'p> Rows<'p> {
         let (field, type_name) = self.describe(index);
         let detail = format!("a {type_name} cannot hold the value");
         let policy = if strict { None } else { policy };
-        Some(Fault { field, code: Code::InvalidValue, detail, policy })
+        Some(Fault {
+            field,
+            code: Code::InvalidValue,
+            detail,
+            policy,
+        })
     }
 
     fn describe(&self, index: usize) -> (String, String) {
-        self.plan.columns.get(index).map_or_else(Default::default, |column| {
-            (column.name.clone(), types::type_name(&column.data_type).unwrap_or_default())
-        })
+        self.plan
+            .columns
+            .get(index)
+            .map_or_else(Default::default, |column| {
+                (
+                    column.name.clone(),
+                    types::type_name(&column.data_type).unwrap_or_default(),
+                )
+            })
     }
 
     fn push_old_key(&mut self, cells: Option<&[Cell<'_>]>, fault: &mut Option<Fault>) {
@@ -320,18 +355,25 @@ impl<'p> Rows<'p> {
                 return;
             };
             let length = self.operations.len();
-            keys.iter_mut().for_each(|key| (0..length).for_each(|_| key.append_null()));
+            keys.iter_mut()
+                .for_each(|key| (0..length).for_each(|_| key.append_null()));
             let mut validity = BooleanBufferBuilder::new(length);
             validity.append_n(length, false);
             self.old_keys = Some((keys, validity));
         }
-        let Some((keys, validity)) = &mut self.old_keys else { return };
+        let Some((keys, validity)) = &mut self.old_keys else {
+            return;
+        };
         let mut whole = Ok(());
         for (position, key) in keys.iter_mut().enumerate() {
-            let default = plan.keys.get(position).and_then(|key| plan.columns.get(*key));
+            let default = plan
+                .keys
+                .get(position)
+                .and_then(|key| plan.columns.get(*key));
             let default = default.and_then(|column| column.default.as_deref());
             let cell = cells.get(position).copied().unwrap_or(Cell::Absent);
-            whole = whole.and(append_key(key, cell, default));
+            let appended = append_key(key, cell, default);
+            whole = whole.and(appended);
         }
         validity.append(whole.is_ok());
         if whole.is_err() && fault.is_none() {
@@ -376,7 +418,12 @@ impl<'p> Rows<'p> {
             operations: self.operations,
             position,
             old_keys,
-            origin: Origin { file: self.file, rows: self.numbers, partitions, offsets },
+            origin: Origin {
+                file: self.file,
+                rows: self.numbers,
+                partitions,
+                offsets,
+            },
             invalid: self.invalid,
             other: self.other,
             absent: self.absent,
@@ -384,7 +431,11 @@ impl<'p> Rows<'p> {
             offsets: self.next_offsets,
         };
         let kept = self.kept.finish();
-        if kept.count_set_bits() == length { Ok(batch) } else { keep(batch, kept) }
+        if kept.count_set_bits() == length {
+            Ok(batch)
+        } else {
+            keep(batch, kept)
+        }
     }
 
     fn finish_columns(
@@ -416,11 +467,17 @@ impl<'p> Rows<'p> {
 
     fn finish_old_keys(&mut self) -> Result<Option<StructArray>> {
         let plan = self.plan;
-        let Some((mut keys, mut validity)) = self.old_keys.take() else { return Ok(None) };
+        let Some((mut keys, mut validity)) = self.old_keys.take() else {
+            return Ok(None);
+        };
         let planned = plan.keys.iter().filter_map(|key| plan.columns.get(*key));
-        let fields: Fields =
-            planned.map(|c| Field::new(&c.name, c.data_type.clone(), true)).collect();
-        let arrays = keys.iter_mut().map(Column::finish).collect::<Result<Vec<_>>>()?;
+        let fields: Fields = planned
+            .map(|c| Field::new(&c.name, c.data_type.clone(), true))
+            .collect();
+        let arrays = keys
+            .iter_mut()
+            .map(Column::finish)
+            .collect::<Result<Vec<_>>>()?;
         let length = validity.len();
         let nulls = Some(NullBuffer::new(validity.finish()));
         StructArray::try_new_with_length(fields, arrays, nulls, length)
@@ -439,82 +496,4 @@ fn append_key(key: &mut Column, cell: Cell<'_>, default: Option<&str>) -> Parsed
             Err(Failure::Invalid)
         }
     }
-}
-
-/// The type that a number would have needed, where the column's type could be widened to it (R-E2).
-fn needed_type(declared: &DataType, text: &str) -> Option<DataType> {
-    match declared {
-        DataType::Int8 | DataType::Int16 | DataType::Int32 => {
-            text.parse::<i64>().ok().map(|_| DataType::Int64)
-        }
-        DataType::Decimal128(..) => decimal_type(text),
-        _ => None,
-    }
-}
-
-fn decimal_type(text: &str) -> Option<DataType> {
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    if !whole.bytes().chain(fraction.bytes()).all(|b| b.is_ascii_digit()) || whole.is_empty() {
-        return None;
-    }
-    let whole = whole.trim_start_matches('0').len();
-    let fraction = fraction.trim_end_matches('0').len();
-    let precision = u8::try_from(whole + fraction).ok()?.max(1);
-    let scale = i8::try_from(fraction).ok()?;
-    (precision <= types::DECIMAL_DIGITS_MAX).then_some(DataType::Decimal128(precision, scale))
-}
-
-/// All values, or nothing unless every event has one.
-fn all_known(values: &[Option<i64>]) -> Option<Vec<i64>> {
-    if values.is_empty() { None } else { values.iter().copied().collect() }
-}
-
-/// Drops the events at fault.
-fn keep(batch: SourceBatch, kept: BooleanBuffer) -> Result<SourceBatch> {
-    let failed = |e| Error::internal("events at fault cannot be dropped").with_source(e);
-    let mask = BooleanArray::new(kept, None);
-    let filter_bits = |bits: BooleanBuffer| -> Result<BooleanBuffer> {
-        let filtered = filter(&BooleanArray::new(bits, None), &mask).map_err(failed)?;
-        let filtered = filtered.as_any().downcast_ref::<BooleanArray>();
-        filtered
-            .map(|bits| bits.values().clone())
-            .ok_or_else(|| Error::internal("bits are no booleans"))
-    };
-    let old_keys = match batch.old_keys {
-        None => None,
-        Some(keys) => {
-            let filtered = filter(&keys, &mask).map_err(failed)?;
-            filtered.as_any().downcast_ref::<StructArray>().cloned()
-        }
-    };
-    let position = batch.position.map(|p| filter(&p, &mask).map_err(failed)).transpose()?;
-    let authored = batch
-        .authored
-        .into_iter()
-        .map(|bits| bits.map(filter_bits).transpose())
-        .collect::<Result<_>>()?;
-    Ok(SourceBatch {
-        columns: filter_record_batch(&batch.columns, &mask).map_err(failed)?,
-        authored,
-        operations: keep_marked(batch.operations, &mask),
-        position,
-        old_keys,
-        origin: Origin {
-            file: batch.origin.file,
-            rows: keep_marked(batch.origin.rows, &mask),
-            partitions: batch.origin.partitions.map(|values| keep_marked(values, &mask)),
-            offsets: batch.origin.offsets.map(|values| keep_marked(values, &mask)),
-        },
-        invalid: batch.invalid,
-        other: batch.other,
-        absent: batch.absent,
-        unrepresentable: batch.unrepresentable,
-        offsets: batch.offsets,
-    })
-}
-
-fn keep_marked<T>(values: Vec<T>, mask: &BooleanArray) -> Vec<T> {
-    let marks = mask.values().iter();
-    values.into_iter().zip(marks).filter_map(|(value, kept)| kept.then_some(value)).collect()
 }
