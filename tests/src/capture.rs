@@ -10,7 +10,7 @@ use serde_json::Value;
 use tidegate_change::TableSpec;
 
 use crate::csv::{self, Cell};
-use crate::difference::{Difference, WHOLE_ROW};
+use crate::difference::{Difference, WHOLE_ROW, shown};
 use crate::harness::{EventFile, Harness};
 use crate::postgres::{self, Kind};
 use crate::workspace;
@@ -224,8 +224,8 @@ impl Capture {
             table: table.spec.name.clone(),
             key: key.to_owned(),
             column: column.to_owned(),
-            source: source.to_owned(),
-            found: found.to_owned(),
+            source: shown(source),
+            found: shown(found),
         };
         for (key, row) in &source {
             let Some(held) = found.get(key) else {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use tidegate_change::Digest;
 
 use crate::csv;
 
@@ -47,6 +48,17 @@ impl Difference {
         let cells: Vec<String> = self.fields().into_iter().chain([reason]).map(quoted).collect();
         cells.join(",")
     }
+}
+
+/// A form as the file shows it: a long one by its beginning and the digest of the whole.
+#[must_use]
+pub fn shown(form: &str) -> String {
+    const SHOWN: usize = 120;
+    if form.chars().count() <= SHOWN {
+        return form.to_owned();
+    }
+    let beginning: String = form.chars().take(SHOWN / 2).collect();
+    format!("{beginning}… blake3 {}", Digest::of(form.as_bytes()))
 }
 
 /// The expected differences of a file, with their reasons.
