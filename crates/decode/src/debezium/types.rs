@@ -398,6 +398,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table of values")]
     fn logical_types_decode_before_they_are_cast() {
         let decimal = SourceType::Decimal {
             scale: 2,

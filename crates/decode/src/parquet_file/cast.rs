@@ -200,16 +200,7 @@ fn scalar(array: &ArrayRef, row: usize) -> Parsed<Scalar<'static>> {
         DataType::UInt8 => Scalar::Integer(value!(UInt8Type).into()),
         DataType::UInt16 => Scalar::Integer(value!(UInt16Type).into()),
         DataType::UInt32 => Scalar::Integer(value!(UInt32Type).into()),
-        DataType::UInt64 => {
-            let value = value!(UInt64Type);
-            match i64::try_from(value) {
-                Ok(value) => Scalar::Integer(value),
-                Err(_) => Scalar::Decimal {
-                    unscaled: value.into(),
-                    scale: 0,
-                },
-            }
-        }
+        DataType::UInt64 => unsigned(value!(UInt64Type)),
         DataType::Float16 => Scalar::Float(value!(Float16Type).to_f32()),
         DataType::Float32 => Scalar::Float(value!(Float32Type)),
         DataType::Float64 => Scalar::Double(value!(Float64Type)),
@@ -258,6 +249,17 @@ fn scalar(array: &ArrayRef, row: usize) -> Parsed<Scalar<'static>> {
         }),
         _ => return Err(Failure::Invalid),
     })
+}
+
+/// An unsigned value: an integer where it fits, else a decimal.
+fn unsigned(value: u64) -> Scalar<'static> {
+    match i64::try_from(value) {
+        Ok(value) => Scalar::Integer(value),
+        Err(_) => Scalar::Decimal {
+            unscaled: value.into(),
+            scale: 0,
+        },
+    }
 }
 
 fn scaled(value: i64, factor: i64) -> Parsed<i64> {

@@ -249,23 +249,19 @@ impl<'p> Rows<'p> {
                 builder.append_null();
                 Ok(())
             }
-            Cell::Absent | Cell::NotAuthored => {
-                let filled = match &column.default {
-                    Some(default) if !matches!(operation, SourceOperation::Truncate) => {
-                        builder.append_json(Raw(default))
-                    }
-                    _ => {
-                        let null = upsert
-                            && matches!(cell, Cell::Absent)
-                            && plan.absent == AbsentFields::Null;
-                        self.absent += u64::from(null);
-                        authored = null;
-                        builder.append_null();
-                        Ok(())
-                    }
-                };
-                filled
-            }
+            Cell::Absent | Cell::NotAuthored => match &column.default {
+                Some(default) if !matches!(operation, SourceOperation::Truncate) => {
+                    builder.append_json(Raw(default))
+                }
+                _ => {
+                    let null =
+                        upsert && matches!(cell, Cell::Absent) && plan.absent == AbsentFields::Null;
+                    self.absent += u64::from(null);
+                    authored = null;
+                    builder.append_null();
+                    Ok(())
+                }
+            },
         };
         // What a delete says of other columns than its key is filler (zero values under NOT NULL).
         let lenient = operation == SourceOperation::Delete && !column.strict;
