@@ -318,7 +318,7 @@ impl EventMaker<'_> {
             _ => {
                 let types = &self.table.spec.types;
                 let stored = self.table.payload.iter().filter(|c| c.since == 0);
-                let typed = stored
+                let mut typed = stored
                     .filter(|c| ["long", "date", "boolean"].contains(&types[&c.name].as_str()));
                 if let (Some(column), true) = (typed.next_back(), format != FileFormat::Parquet) {
                     event.insert(column.name.clone(), json!("abc"));
