@@ -119,14 +119,16 @@ impl<'p> FieldOrder<'p> {
     }
 
     /// Walks an object and puts its values where their columns are; of two with one name the last.
+    /// With `infer`, values of fields without column tell their types.
     pub(crate) fn object<'a>(
         &mut self,
         scanner: &mut Scanner<'a>,
         slots: &mut [Option<Raw<'a>>],
+        infer: bool,
     ) -> Scanned<()> {
         let mut nth = 0;
         scanner.object(|name, value| {
-            let column = self.resolve(nth, name, value)?;
+            let column = self.resolve(nth, name, value, infer)?;
             if let Some(slot) = column.and_then(|column| slots.get_mut(column)) {
                 *slot = Some(value);
             }
@@ -135,11 +137,18 @@ impl<'p> FieldOrder<'p> {
         })
     }
 
-    fn resolve(&mut self, nth: usize, name: Quoted<'_>, value: Raw<'_>) -> Scanned<Option<usize>> {
-        if let Some((known, Some(column))) = self.order.get(nth)
+    fn resolve(
+        &mut self,
+        nth: usize,
+        name: Quoted<'_>,
+        value: Raw<'_>,
+        infer: bool,
+    ) -> Scanned<Option<usize>> {
+        if let Some((known, column)) = self.order.get(nth)
+            && (column.is_some() || !infer)
             && name.plain() == Some(&**known)
         {
-            return Ok(Some(*column));
+            return Ok(*column);
         }
         let name = name.decode()?;
         let column = self.column(&name);
@@ -151,7 +160,7 @@ impl<'p> FieldOrder<'p> {
             }
             None => {}
         }
-        if column.is_none() {
+        if infer && column.is_none() {
             self.observe(&name, |seen| seen.observe(value));
         }
         Ok(column)

@@ -312,8 +312,10 @@ fn plain_length(bytes: &[u8]) -> usize {
         let quotes = zero_bytes(word ^ u64::from_ne_bytes([b'"'; 8]));
         let slashes = zero_bytes(word ^ u64::from_ne_bytes([b'\\'; 8]));
         let controls = word.wrapping_sub(u64::from_ne_bytes([0x20; 8])) & !word & HIGHS;
-        if quotes | slashes | controls != 0 {
-            break;
+        let found = quotes | slashes | controls;
+        if found != 0 {
+            // The lowest mark is true; borrows only make false ones above it.
+            return length + usize::try_from(found.trailing_zeros() / 8).unwrap_or(0);
         }
         length += 8;
     }

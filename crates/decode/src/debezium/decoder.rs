@@ -8,14 +8,14 @@ use tidegate_change::source::SourceOperation;
 use tidegate_change::text::Parsed;
 
 use super::append_typed;
+use super::envelope::envelope_value;
 use super::key_change::{FirstHalf, old_key_header};
 use super::record::Record;
 use super::schema::{Binding, Schemas};
 use super::source_block::{SourceBlock, plain, whole};
 use crate::chunk::Chunk;
-use crate::column::{Column, Scalar};
+use crate::column::Column;
 use crate::findings::FieldOrder;
-use crate::metadata::MetadataField;
 use crate::plan::{DecodePlan, Decoded};
 use crate::rows::{Cell, Event, Rows};
 use crate::scan::{Kind, Malformed, Raw, Scanned, Scanner};
@@ -229,7 +229,8 @@ impl<'p> Decoder<'p> {
 
     fn image<'a>(&mut self, row: Raw<'a>, binding: Option<Arc<Binding>>) -> Scanned<Image<'a>> {
         let mut slots = vec![None; self.plan.columns.len()];
-        self.fields.object(&mut Scanner::new(row.0), &mut slots)?;
+        let infer = binding.is_none();
+        self.fields.object(&mut Scanner::new(row.0), &mut slots, infer)?;
         Ok(Image { slots, binding })
     }
 
@@ -264,7 +265,7 @@ impl<'p> Decoder<'p> {
         let row = payload.filter(|_| has_schema).unwrap_or(key);
         let mut slots = vec![None; self.plan.columns.len()];
         if row.kind() == Kind::Object {
-            self.key_fields.object(&mut Scanner::new(row.0), &mut slots)?;
+            self.key_fields.object(&mut Scanner::new(row.0), &mut slots, false)?;
         }
         Ok(Image { slots, binding })
     }
@@ -293,10 +294,11 @@ impl<'p> Decoder<'p> {
             return Ok(Err(Malformed));
         };
         let Ok(image) = self.image(after, binding.clone()) else { return Ok(Err(Malformed)) };
-        let header = record.headers.and_then(old_key_header);
+        let header = record.headers.and_then(old_key_header).map(unwrapped);
         let half = self.first_half.take().filter(|_| plain(record.op) == Some("c"));
-        if let Some(header) = header {
-            let Ok(old) = self.key_image(header, binding) else { return Ok(Err(Malformed)) };
+        if let Some(header) = &header {
+            let old = self.key_image(Raw(header), binding);
+            let Ok(old) = old else { return Ok(Err(Malformed)) };
             return self.push(context, operation, |column| image.cell(column), Some(&old)).map(Ok);
         }
         if let Some(half) = half.filter(|half| context.source.tie().as_ref() == Some(&half.tie)) {
@@ -333,8 +335,8 @@ impl<'p> Decoder<'p> {
                     };
                     differs |= value(old) != value(new);
                 }
-                // A key that gained a column: the old one has the column's default.
-                (None, Some(_)) if old.slots.get(*key).copied().flatten().is_none() => {}
+                // A key column that came later: where an image lacks it, its default stands.
+                (None, _) if old.slots.get(*key).copied().flatten().is_none() => {}
                 _ => return false,
             }
         }
@@ -352,8 +354,9 @@ impl<'p> Decoder<'p> {
             Some(before) => self.image(before, binding.clone()),
             None => Ok(Image { slots: Vec::new(), binding: binding.clone() }),
         };
-        let key = match record.key {
-            Some(key) => self.key_image(key, binding.clone()).map(Some),
+        let key_text = record.key.map(unwrapped);
+        let key = match &key_text {
+            Some(key) => self.key_image(Raw(key), binding.clone()).map(Some),
             None => Ok(None),
         };
         let (Ok(row), Ok(key)) = (row, key) else { return Ok(Err(Malformed)) };
@@ -373,8 +376,9 @@ impl<'p> Decoder<'p> {
             .collect();
         let cell = |column: usize| cells.get(column).copied().unwrap_or(Cell::NotAuthored);
         self.push(context, SourceOperation::Delete, cell, None)?;
-        let half = record.key.or(before).zip(context.source.tie());
-        self.first_half = half.map(|(key, tie)| FirstHalf { key: key.0.to_owned(), binding, tie });
+        let key = key_text.as_deref().or(before.map(|before| before.0));
+        let half = key.zip(context.source.tie());
+        self.first_half = half.map(|(key, tie)| FirstHalf { key: key.to_owned(), binding, tie });
         Ok(Ok(()))
     }
 
@@ -443,6 +447,14 @@ fn append_cell(column: &mut Column, cell: Cell<'_>) -> Parsed<()> {
     }
 }
 
+/// The JSON of a key, which some dumps hold as text.
+fn unwrapped(raw: Raw<'_>) -> Cow<'_, str> {
+    match raw.string() {
+        Some(text) if text.starts_with('{') && is_document(&text) => text,
+        _ => Cow::Borrowed(raw.0),
+    }
+}
+
 fn is_document(text: &str) -> bool {
     text.trim().is_empty() || Scanner::document(text).is_ok()
 }
@@ -458,61 +470,9 @@ fn other_class(record: &Record<'_>, op: &str) -> Option<&'static str> {
         Some("schema_change")
     } else if signs.status && signs.id {
         Some("transaction")
-    } else if record.ts_ms.is_some() && !signs.other && record.after.is_none() {
+    } else if record.ts_ms.is_some() && !signs.other && (record.is_dumped() || !signs.outer) {
         Some("heartbeat")
     } else {
         None
     }
-}
-
-fn envelope_value<'a>(
-    field: MetadataField,
-    record: &Record<'a>,
-    source: &SourceBlock<'a>,
-) -> Option<Scalar<'a>> {
-    let long = |raw| whole(raw).map(Scalar::Integer);
-    let word = |raw| plain(raw).map(Scalar::Text);
-    match field {
-        MetadataField::Op => word(record.op),
-        MetadataField::Lsn => source.lsn().map(Scalar::Integer),
-        MetadataField::CommitTime => {
-            let micros = whole(source.ts_us);
-            let micros = micros.or_else(|| whole(source.ts_ms).and_then(|ms| ms.checked_mul(1000)));
-            micros.map(|micros| Scalar::Timestamp { micros, zoned: true })
-        }
-        MetadataField::TsMs => long(record.ts_ms),
-        MetadataField::SourceTsMs => long(source.ts_ms),
-        MetadataField::TxId => long(source.tx_id),
-        MetadataField::TransactionId => transaction_id(record.transaction?).map(Scalar::Text),
-        MetadataField::Connector => word(source.connector),
-        MetadataField::Database => word(source.db),
-        MetadataField::Schema => word(source.schema),
-        MetadataField::Table => word(source.table),
-        MetadataField::Snapshot => word(source.snapshot),
-        MetadataField::Sequence => word(source.sequence),
-        MetadataField::Gtid => word(source.gtid),
-        MetadataField::File => word(source.file),
-        MetadataField::Pos => long(source.pos),
-        MetadataField::Row => long(source.row),
-        MetadataField::CommitLsn => word(source.commit_lsn),
-        MetadataField::ChangeLsn => word(source.change_lsn),
-        MetadataField::Scn => word(source.scn),
-        MetadataField::CommitScn => word(source.commit_scn),
-        MetadataField::Topic => word(record.topic),
-        MetadataField::Partition => long(record.partition),
-        MetadataField::Offset => long(record.offset),
-    }
-}
-
-fn transaction_id(transaction: Raw<'_>) -> Option<&str> {
-    let mut id = None;
-    transaction
-        .members(|name, value| {
-            if name.plain() == Some("id") {
-                id = plain(Some(value));
-            }
-            Ok(())
-        })
-        .ok()?;
-    id
 }

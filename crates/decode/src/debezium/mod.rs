@@ -3,9 +3,11 @@
 //! - `record`: one line to its parts, in one scan; `source_block` is the envelope's `source`.
 //! - `schema`: Connect schemas, parsed once; `types`: their types and how values decode.
 //! - `decoder`: what a record is, and the events that it makes; `key_change`: which two belong together.
+//! - `envelope`: metadata columns.
 //! - `position`: sequences from source positions (R-T6); `placeholder`: unavailable values (R-K6).
 
 mod decoder;
+mod envelope;
 mod key_change;
 mod placeholder;
 mod position;

@@ -38,7 +38,10 @@ pub(crate) struct Signs {
     pub(crate) id: bool,
     pub(crate) ddl: bool,
     pub(crate) message: bool,
+    /// Any other field of the value.
     pub(crate) other: bool,
+    /// Any other field around it.
+    pub(crate) outer: bool,
 }
 
 impl<'a> Record<'a> {
@@ -64,14 +67,18 @@ impl<'a> Record<'a> {
             return Err(Malformed);
         }
         // A dumped record may leave out a value that is null.
-        let dumped = record.topic.is_some() || record.offset.is_some() || record.key.is_some();
         let empty = record.op.is_none() && record.wrapped.is_none() && record.source.is_none();
         let signs = &record.signs;
         let signed = signs.status || signs.ddl || signs.message || signs.other || signs.id;
-        if dumped && empty && !signed && record.ts_ms.is_none() {
+        if record.is_dumped() && empty && !signed && record.ts_ms.is_none() {
             record.is_null = true;
         }
         Ok(record)
+    }
+
+    /// Whether the line is a dumped Kafka record, not the value alone.
+    pub(crate) fn is_dumped(&self) -> bool {
+        self.topic.is_some() || self.offset.is_some() || self.key.is_some()
     }
 
     fn scan_object(
@@ -131,11 +138,11 @@ impl<'a> Record<'a> {
             "id" => return self.signs.id = true,
             "ddl" | "tableChanges" | "databaseName" => return self.signs.ddl = true,
             "message" => return self.signs.message = true,
-            // Fields of dumps and envelopes that say nothing about rows.
-            "seq" | "timestamp" | "ts" | "tstype" | "broker" if depth == 0 => return,
+            // Fields of envelopes that say nothing about rows.
             "schema" | "ts_us" | "ts_ns" | "schemaName" | "event_count" | "data_collections" => {
                 return;
             }
+            _ if depth == 0 => return self.signs.outer = true,
             _ => return self.signs.other = true,
         };
         *place = (!value.is_null()).then_some(value);

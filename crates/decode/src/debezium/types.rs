@@ -9,6 +9,9 @@ use tidegate_change::types;
 use crate::column::{Column, Scalar, epoch_micros, last_members, single, variable_scale};
 use crate::scan::{Kind, Malformed, Raw};
 
+/// Most digits on either side of a decimal's point; PostgreSQL's numeric has fewer.
+const DIGITS_MAX: u32 = 131_072;
+
 /// Deepest nesting of a schema.
 const NESTING_MAX: usize = 32;
 
@@ -223,7 +226,9 @@ fn append_decimal(column: &mut Column, bytes: &[u8], scale: i32) -> Parsed<()> {
         Ok(unscaled) if i8::try_from(scale).is_ok() => {
             column.append(Scalar::Decimal { unscaled, scale })
         }
-        _ if column.is_text() => column.append_text(&big_decimal(bytes, scale)),
+        _ if column.is_text() && scale.unsigned_abs() <= DIGITS_MAX => {
+            column.append_text(&big_decimal(bytes, scale))
+        }
         _ => refuse(column, Failure::Invalid),
     }
 }
@@ -326,9 +331,11 @@ fn big_decimal(bytes: &[u8], scale: i32) -> String {
     }
     let mut digits: String = groups.pop().unwrap_or(0).to_string();
     groups.iter().rev().for_each(|group| digits.push_str(&format!("{group:09}")));
-    if let Ok(scale) = usize::try_from(scale)
-        && scale > 0
-    {
+    let shift = usize::try_from(scale.unsigned_abs()).unwrap_or(0);
+    if scale < 0 && digits != "0" {
+        digits.push_str(&"0".repeat(shift));
+    } else if scale > 0 {
+        let scale = shift;
         if digits.len() <= scale {
             digits = format!("{}{digits}", "0".repeat(scale + 1 - digits.len()));
         }
@@ -367,7 +374,7 @@ mod tests {
             ("string", "\"infinity\"", SourceType::ZonedTimestamp, "\"infinity\""),
             ("binary", "\"3q0=\"", SourceType::Bytes, "\"3q0=\""),
             ("double", "\"NaN\"", SourceType::Double, "\"NaN\""),
-            ("float", "3.4028235e+38", SourceType::Float, "3.4028235e38"),
+            ("float", "3.4028235e+38", SourceType::Float, "3.4028235e+38"),
             ("decimal(20,0)", "9223372036854775807", SourceType::Integer(8), "\"9223372036854775807\""),
             ("string", "{\"scale\":9,\"value\":\"XODppWAV/sWq36MorjmBFQ==\"}", SourceType::VariableScaleDecimal,
                 "\"123456789012345678901234567890.123456789\""),

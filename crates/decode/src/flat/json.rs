@@ -47,7 +47,7 @@ fn add_line<'a>(
     };
     slots.fill(None);
     let mut scanner = Scanner::new(text);
-    let scanned = fields.object(&mut scanner, slots);
+    let scanned = fields.object(&mut scanner, slots, true);
     if scanned == Err(Malformed) || scanner.peek().is_some() {
         rows.refuse(row, line, "no JSON object", text.to_owned());
         return Ok(());

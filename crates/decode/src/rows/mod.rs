@@ -1,20 +1,24 @@
-//! A [`SourceBatch`] under construction: one push a event, column by column, faults kept apart.
+//! A [`SourceBatch`] under construction: one push an event, column by column, faults kept apart.
+//!
+//! An event at fault keeps its place until the end, so that columns stay in step; `keep` drops it then.
+
+mod keep;
+mod needed;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::builder::BooleanBufferBuilder;
-use arrow::array::{
-    Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, StructArray,
-};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StructArray};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
-use arrow::compute::{filter, filter_record_batch};
 use arrow::datatypes::{DataType, Field, Fields, Schema};
 use tidegate_change::source::{InvalidEvent, Origin, OtherRecords, SourceOperation};
 use tidegate_change::spec::{AbsentFields, OnInvalid};
 use tidegate_change::text::{Failure, Parsed};
 use tidegate_change::{Code, Error, Result, SourceBatch, types};
 
+use self::keep::{all_known, keep};
+use self::needed::needed_type;
 use crate::column::{Column, Scalar};
 use crate::debezium::{Position, Positions, SourceType, append_typed};
 use crate::parquet_file::append_arrow;
@@ -439,82 +443,4 @@ fn append_key(key: &mut Column, cell: Cell<'_>, default: Option<&str>) -> Parsed
             Err(Failure::Invalid)
         }
     }
-}
-
-/// The type that a number would have needed, where the column's type could be widened to it (R-E2).
-fn needed_type(declared: &DataType, text: &str) -> Option<DataType> {
-    match declared {
-        DataType::Int8 | DataType::Int16 | DataType::Int32 => {
-            text.parse::<i64>().ok().map(|_| DataType::Int64)
-        }
-        DataType::Decimal128(..) => decimal_type(text),
-        _ => None,
-    }
-}
-
-fn decimal_type(text: &str) -> Option<DataType> {
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    if !whole.bytes().chain(fraction.bytes()).all(|b| b.is_ascii_digit()) || whole.is_empty() {
-        return None;
-    }
-    let whole = whole.trim_start_matches('0').len();
-    let fraction = fraction.trim_end_matches('0').len();
-    let precision = u8::try_from(whole + fraction).ok()?.max(1);
-    let scale = i8::try_from(fraction).ok()?;
-    (precision <= types::DECIMAL_DIGITS_MAX).then_some(DataType::Decimal128(precision, scale))
-}
-
-/// All values, or nothing unless every event has one.
-fn all_known(values: &[Option<i64>]) -> Option<Vec<i64>> {
-    if values.is_empty() { None } else { values.iter().copied().collect() }
-}
-
-/// Drops the events at fault.
-fn keep(batch: SourceBatch, kept: BooleanBuffer) -> Result<SourceBatch> {
-    let failed = |e| Error::internal("events at fault cannot be dropped").with_source(e);
-    let mask = BooleanArray::new(kept, None);
-    let filter_bits = |bits: BooleanBuffer| -> Result<BooleanBuffer> {
-        let filtered = filter(&BooleanArray::new(bits, None), &mask).map_err(failed)?;
-        let filtered = filtered.as_any().downcast_ref::<BooleanArray>();
-        filtered
-            .map(|bits| bits.values().clone())
-            .ok_or_else(|| Error::internal("bits are no booleans"))
-    };
-    let old_keys = match batch.old_keys {
-        None => None,
-        Some(keys) => {
-            let filtered = filter(&keys, &mask).map_err(failed)?;
-            filtered.as_any().downcast_ref::<StructArray>().cloned()
-        }
-    };
-    let position = batch.position.map(|p| filter(&p, &mask).map_err(failed)).transpose()?;
-    let authored = batch
-        .authored
-        .into_iter()
-        .map(|bits| bits.map(filter_bits).transpose())
-        .collect::<Result<_>>()?;
-    Ok(SourceBatch {
-        columns: filter_record_batch(&batch.columns, &mask).map_err(failed)?,
-        authored,
-        operations: keep_marked(batch.operations, &mask),
-        position,
-        old_keys,
-        origin: Origin {
-            file: batch.origin.file,
-            rows: keep_marked(batch.origin.rows, &mask),
-            partitions: batch.origin.partitions.map(|values| keep_marked(values, &mask)),
-            offsets: batch.origin.offsets.map(|values| keep_marked(values, &mask)),
-        },
-        invalid: batch.invalid,
-        other: batch.other,
-        absent: batch.absent,
-        unrepresentable: batch.unrepresentable,
-        offsets: batch.offsets,
-    })
-}
-
-fn keep_marked<T>(values: Vec<T>, mask: &BooleanArray) -> Vec<T> {
-    let marks = mask.values().iter();
-    values.into_iter().zip(marks).filter_map(|(value, kept)| kept.then_some(value)).collect()
 }
