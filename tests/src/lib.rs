@@ -1,1 +1,23 @@
-//! Placeholder
+//! What the tests of the whole product share: the scenario cases, the captures with their truth, the
+//! comparison of typed values, and the ways to drive Tidegate.
+//!
+//! - [`workspace`]: where things lie: the repository, the binary, the Python with the other readers.
+//! - [`rust_source`]: just enough of Rust's syntax to check the style of the sources.
+//! - [`harness`]: what a test asks of Tidegate; [`binary`] answers it by the command line, [`embedded`] in
+//!   this process.
+//! - [`case`]: the scenario cases of `tests/cases`.
+//! - [`value`]: JSON values in a canonical, typed form, so that rows compare as bags.
+//! - [`csv`], [`postgres`]: the dumps of a source database.
+//! - [`capture`], [`difference`]: recorded change streams, and where a stream truly lacks something.
+
+pub mod binary;
+pub mod capture;
+pub mod case;
+pub mod csv;
+pub mod difference;
+pub mod embedded;
+pub mod harness;
+pub mod postgres;
+pub mod rust_source;
+pub mod value;
+pub mod workspace;

@@ -10,7 +10,8 @@ use crate::types;
 
 /// Sequence of the row's newest upsert; type of the table's sequence; never NULL.
 pub const SEQUENCE: &str = "__tidegate_seq";
-/// Greatest delete or truncate at or below the row's sequence, NULL where none is known (R-D4).
+/// Greatest delete of the key at or below the row's sequence, NULL where none is known (R-D4). Truncates
+/// are the table's: they stand in its progress and are never repeated here.
 pub const FLOOR: &str = "__tidegate_floor";
 /// Leaf path to the sequence of its author, only for leaves that differ from the row's sequence; a NULL
 /// value says that no event authored the leaf (R-N3, R-T3b).

@@ -15,6 +15,7 @@ mod error;
 pub mod hidden;
 pub mod json;
 pub mod key;
+pub mod mutants;
 pub mod outcome;
 pub mod sequence;
 pub mod source;
@@ -24,7 +25,7 @@ pub mod types;
 
 pub use clock::{Clock, Random};
 pub use error::{Code, Error, Kind, Result};
-pub use key::{KeyBucket, KeyHash};
+pub use key::{CanonicalKeys, IndexHash, KeyBucket, KeyHash};
 pub use outcome::{
     AttemptId, BatchId, BatchResult, Counters, Digest, TableVersion, WriterId,
 };

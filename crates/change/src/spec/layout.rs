@@ -5,17 +5,47 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 
-use super::{ColumnSpec, OneOrMany, TableMode, TableSpec};
+use super::{ColumnSpec, OneOrMany, TableMode, TableSpec, TimestampEncoding};
 use crate::{Code, Error, Result, hidden, types};
 
 /// A source column with the schema number that it came with (R-E1).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "StoredColumn", into = "StoredColumn")]
 pub struct ResolvedColumn {
     /// The column.
-    #[serde(flatten)]
     pub column: ColumnSpec,
     /// First schema number that has it; rows of lower numbers do not author it.
     pub since: u32,
+}
+
+/// The stored form of a [`ResolvedColumn`]. Its fields are written out: serde's `flatten` cannot read
+/// numbers back once JSON numbers keep all their digits.
+#[derive(Serialize, Deserialize)]
+struct StoredColumn {
+    name: String,
+    #[serde(rename = "type")]
+    type_name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    default: Option<serde_json::Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    encoding: Option<TimestampEncoding>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scale: Option<i8>,
+    since: u32,
+}
+
+impl From<StoredColumn> for ResolvedColumn {
+    fn from(stored: StoredColumn) -> Self {
+        let StoredColumn { name, type_name, default, encoding, scale, since } = stored;
+        Self { column: ColumnSpec { name, type_name, default, encoding, scale }, since }
+    }
+}
+
+impl From<ResolvedColumn> for StoredColumn {
+    fn from(resolved: ResolvedColumn) -> Self {
+        let ColumnSpec { name, type_name, default, encoding, scale } = resolved.column;
+        Self { name, type_name, default, encoding, scale, since: resolved.since }
+    }
 }
 
 /// A spec with everything that the first batches fixed; stored in `tidegate.spec`.
@@ -250,5 +280,18 @@ impl TableLayout {
     /// The columns that are no keys, in table order: the payload of ties (R-T2).
     pub fn payload_columns(&self) -> impl Iterator<Item = &TableColumn> {
         self.columns.iter().filter(|c| matches!(c.role, ColumnRole::Payload { .. }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resolved_spec_with_numbers_survives_storage() {
+        let text = "name: t\nkeys: [id]\nsequence_by: id\nschema:\n  - {name: id, type: long, default: 7}\n  - {name: d, type: \"decimal(10,2)\", scale: 2}\n";
+        let resolved = ResolvedSpec::declared(TableSpec::from_yaml(text).unwrap());
+        let json = serde_json::to_string(&resolved).unwrap();
+        assert_eq!(serde_json::from_str::<ResolvedSpec>(&json).unwrap(), resolved);
     }
 }

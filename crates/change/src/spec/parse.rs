@@ -41,20 +41,24 @@ impl TableSpec {
 
 fn refused(error: &serde_saphyr::Error) -> Error {
     let text = error.to_string();
-    let message = text.lines().next().unwrap_or(&text).trim().to_owned();
+    let line = text.lines().next().unwrap_or(&text).trim().trim_start_matches("error: ");
+    // The list of all known names helps nobody; the nearest one does.
+    let (message, known) = line.split_once(", expected").unwrap_or((line, ""));
     let built = Error::new(Code::InvalidSpec, format!("the spec cannot be read: {message}"));
-    match suggestion(&text) {
+    match suggestion(message, known) {
         Some(name) => built.with_hint(format!("did you mean {name:?}?")),
         None => built,
     }
 }
 
-/// The known name nearest to the unknown one, out of serde's "unknown field `a`, expected one of …".
-fn suggestion(message: &str) -> Option<String> {
-    let rest = message.split("unknown field").nth(1).or_else(|| message.split("unknown variant").nth(1))?;
-    let mut names = rest.split('`').skip(1).step_by(2);
-    let unknown = names.next()?;
-    names
+/// The known name nearest to the unknown one that the message quotes.
+fn suggestion(message: &str, known: &str) -> Option<String> {
+    let unknown = message.split('`').nth(1)?;
+    known
+        .trim_start_matches(" one of")
+        .split([',', ' '])
+        .map(|name| name.trim_matches('`'))
+        .filter(|name| !name.is_empty())
         .map(|name| (strsim::damerau_levenshtein(unknown, name), name))
         .filter(|(distance, name)| *distance <= name.len().div_ceil(2))
         .min()

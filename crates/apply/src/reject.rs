@@ -1,0 +1,92 @@
+//! Quarantined events: reason and place, written beside the table and never into logs.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema};
+use tidegate_change::source::InvalidEvent;
+use tidegate_change::{Code, Error, Result};
+
+/// The refusal of a batch for one of its events.
+#[must_use]
+pub(crate) fn refusal(table: &str, event: &InvalidEvent) -> Error {
+    let field = event
+        .field
+        .as_ref()
+        .map(|f| format!(" field {f}:"))
+        .unwrap_or_default();
+    let message = format!(
+        "table {table}: {} line {}:{field} {}",
+        event.file,
+        event.row + 1,
+        event.detail
+    );
+    Error::new(event.code, message)
+        .with_hint("correct the source, or set on_invalid: quarantine to keep such events apart")
+}
+
+/// The columns of the rejects table.
+#[must_use]
+pub fn reject_schema() -> Arc<Schema> {
+    Arc::new(Schema::new(vec![
+        Field::new("reason", DataType::Utf8, false),
+        Field::new("file", DataType::Utf8, false),
+        Field::new("row", DataType::Int64, false),
+        Field::new("field", DataType::Utf8, true),
+        Field::new("detail", DataType::Utf8, false),
+        Field::new("event", DataType::Utf8, false),
+    ]))
+}
+
+/// The rejects as rows of the rejects table, in the order of their places.
+///
+/// # Errors
+/// `INTERNAL` when the columns cannot be built.
+pub(crate) fn reject_rows(mut events: Vec<InvalidEvent>) -> Result<RecordBatch> {
+    events.sort_by(|a, b| (&a.file, a.row, a.code).cmp(&(&b.file, b.row, b.code)));
+    let text = |of: fn(&InvalidEvent) -> &str| -> ArrayRef {
+        Arc::new(StringArray::from_iter_values(events.iter().map(of)))
+    };
+    let rows: Int64Array = events
+        .iter()
+        .map(|e| i64::try_from(e.row).unwrap_or(i64::MAX))
+        .collect();
+    let fields: StringArray = events.iter().map(|e| e.field.as_deref()).collect();
+    let columns = vec![
+        text(|e| e.code.as_str()),
+        text(|e| &e.file),
+        Arc::new(rows),
+        Arc::new(fields),
+        text(|e| &e.detail),
+        text(|e| &e.raw),
+    ];
+    RecordBatch::try_new(reject_schema(), columns)
+        .map_err(|e| Error::internal("rejects cannot be built").with_source(e))
+}
+
+/// A reject of an event that was decoded but breaks a rule of the table.
+#[must_use]
+pub(crate) fn rule_reject(
+    code: Code,
+    file: &Arc<str>,
+    row: u64,
+    field: &str,
+    raw: String,
+) -> InvalidEvent {
+    let detail = match code {
+        Code::NullKey => "a key column is NULL",
+        Code::NullSequence => "the sequence is NULL",
+        Code::LateBeyondRetention => "older than the purge horizon of deleted keys",
+        _ => "breaks a rule of the table",
+    };
+    let field = (!field.is_empty()).then(|| field.to_owned());
+    InvalidEvent {
+        code,
+        policy: None,
+        file: Arc::clone(file),
+        row,
+        field,
+        detail: detail.into(),
+        raw,
+    }
+}

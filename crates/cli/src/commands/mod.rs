@@ -1,0 +1,69 @@
+//! One file a noun: its arguments and what it does with them.
+
+pub(crate) mod apply;
+pub(crate) mod batch;
+pub(crate) mod changes;
+pub(crate) mod completions;
+pub(crate) mod config;
+pub(crate) mod demo;
+pub(crate) mod read;
+pub(crate) mod rejects;
+pub(crate) mod table;
+
+use std::ffi::OsString;
+
+use clap::CommandFactory;
+use tidegate_change::{Code, Error, Result};
+use tidegate_query::Rows;
+use tidegate_query::output::row_writer;
+
+use crate::arguments::Cli;
+use crate::context::Context;
+
+/// Commands of the interface that this build does not have.
+const LATER: [&str; 10] = [
+    "serve", "pipeline", "optimize", "vacuum", "verify", "explain", "erase", "restore", "cluster",
+    "query",
+];
+
+/// Refuses a command that this build does not have.
+pub(crate) fn later(words: &[OsString]) -> Result<()> {
+    let word = words
+        .first()
+        .map(|word| word.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    if LATER.contains(&word.as_str()) {
+        let message = format!("command {word}: this build does not have it");
+        return Err(Error::new(Code::Unsupported, message)
+            .with_hint("`tidegate --help` lists the commands that it has"));
+    }
+    let error = Error::new(
+        Code::InvalidArgument,
+        format!("command {word:?}: there is none"),
+    );
+    let command = Cli::command();
+    let nearest = command
+        .get_subcommands()
+        .map(|known| {
+            (
+                strsim::damerau_levenshtein(known.get_name(), &word),
+                known.get_name(),
+            )
+        })
+        .min();
+    Err(match nearest {
+        Some((distance, known)) if distance <= known.len().div_ceil(3) => {
+            error.with_hint(format!("did you mean `{known}`?"))
+        }
+        _ => error.with_hint("`tidegate --help` lists the commands"),
+    })
+}
+
+/// Prints rows in the form of `--output`.
+pub(crate) async fn print(context: &Context, mut rows: Rows) -> Result<()> {
+    let mut writer = row_writer(context.format, rows.schema(), context.output())?;
+    while let Some(batch) = rows.next_batch().await? {
+        writer.write(&batch)?;
+    }
+    writer.finish()
+}

@@ -1,0 +1,130 @@
+//! Where a command runs and how it talks.
+
+use std::io::{BufWriter, IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tidegate_change::clock::{FixedClock, SystemClock, SystemRandom};
+use tidegate_change::{Clock, Code, Error, Result};
+use tidegate_query::output::{Output, OutputFormat};
+use tidegate_server::{Embedded, OpenOptions, Reader};
+
+use crate::arguments::GlobalOptions;
+
+/// Directory of the local lake where none is named.
+pub(crate) const LOCAL_DEFAULT: &str = "./tidegate-data";
+/// Environment variable that fixes the clock, unix seconds.
+pub(crate) const CLOCK_VARIABLE: &str = "TIDEGATE_CLOCK";
+
+/// The options in effect.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// Directory of the local lake.
+    pub(crate) local: PathBuf,
+    /// Whether the directory was named by the user.
+    pub(crate) local_is_named: bool,
+    /// Form of the output.
+    pub(crate) format: OutputFormat,
+    /// Whether to print nothing but data and errors.
+    pub(crate) quiet: bool,
+    /// Whether to wait for the directory.
+    pub(crate) wait_lock: bool,
+    /// Time.
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Context {
+    pub(crate) fn new(options: &GlobalOptions) -> Result<Self> {
+        if options
+            .endpoint
+            .as_ref()
+            .is_some_and(|endpoint| !endpoint.is_empty())
+        {
+            let message = "--endpoint: this build has no cluster client";
+            return Err(Error::new(Code::Unsupported, message).with_hint(
+                "leave --endpoint and TIDEGATE_ENDPOINT out to work on a local directory",
+            ));
+        }
+        Ok(Self {
+            local: options
+                .local
+                .clone()
+                .unwrap_or_else(|| LOCAL_DEFAULT.into()),
+            local_is_named: options.local.is_some(),
+            format: options.output.into(),
+            quiet: options.quiet,
+            wait_lock: options.wait_lock,
+            clock: clock(std::env::var(CLOCK_VARIABLE).ok().as_deref())?,
+        })
+    }
+
+    /// Opens the directory for reading; no lock is taken.
+    pub(crate) fn reader(&self) -> Result<Reader> {
+        Reader::open(&self.local)
+    }
+
+    /// Opens the directory for writing and takes its lock.
+    pub(crate) async fn writer(&self) -> Result<Embedded> {
+        let options = OpenOptions {
+            clock: Arc::clone(&self.clock),
+            random: Arc::new(SystemRandom),
+            wait_lock: self.wait_lock,
+            ..OpenOptions::default()
+        };
+        Embedded::open(&self.local, options).await
+    }
+
+    /// Where data goes.
+    pub(crate) fn output(&self) -> Output {
+        Box::new(BufWriter::with_capacity(64 << 10, std::io::stdout()))
+    }
+
+    /// Tells the user something that is no data.
+    pub(crate) fn say(&self, text: &str) {
+        if !self.quiet {
+            // Talk that nobody can hear is no reason to fail.
+            let _ = writeln!(std::io::stderr().lock(), "{text}");
+        }
+    }
+
+    /// Whether progress is shown.
+    pub(crate) fn shows_progress(&self) -> bool {
+        !self.quiet && std::io::stderr().is_terminal()
+    }
+}
+
+fn clock(fixed: Option<&str>) -> Result<Arc<dyn Clock>> {
+    let Some(text) = fixed.filter(|text| !text.is_empty()) else {
+        return Ok(Arc::new(SystemClock));
+    };
+    let now_ms = text
+        .trim()
+        .parse::<i64>()
+        .ok()
+        .and_then(|seconds| seconds.checked_mul(1000));
+    match now_ms {
+        Some(now_ms) => Ok(Arc::new(FixedClock { now_ms })),
+        None => {
+            let message = format!("{CLOCK_VARIABLE}={text:?} is no whole number of unix seconds");
+            Err(Error::new(Code::InvalidArgument, message))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_stands_where_the_environment_says() {
+        assert_eq!(
+            clock(Some("1777629600")).unwrap().now_ms(),
+            1_777_629_600_000
+        );
+        assert_eq!(
+            clock(Some("soon")).unwrap_err().code(),
+            Code::InvalidArgument
+        );
+        assert!(clock(None).unwrap().now_ms() > 1_777_629_600_000 - 400_000_000_000);
+    }
+}

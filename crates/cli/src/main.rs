@@ -1,0 +1,10 @@
+//! The `tidegate` command.
+
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    tidegate_cli::run(std::env::args_os())
+}

@@ -1,0 +1,76 @@
+//! What coordinators that are gone left behind.
+
+use tidegate_change::Result;
+
+use super::Coordinator;
+use crate::metadata::{Abort, DropStage, DropTable, Entry, TableId, TableState, TableStatus};
+
+impl Coordinator {
+    /// Ends what dead coordinators began: publishes what they prepared, closes what they had open, finishes
+    /// drops, forgets tables that never got a version, and collects files of closed attempts.
+    ///
+    /// A table that cannot be recovered now does not keep others from it; work on it tries again.
+    ///
+    /// # Errors
+    /// When the log cannot be read or written.
+    pub async fn recover(&self) -> Result<()> {
+        let state = self.state().await?;
+        for (id, table) in &state.tables {
+            if !is_settled(table)
+                && let Err(error) = self.recover_table(id, table).await
+            {
+                tracing::warn!(table = table.name, %error, "a table could not be recovered");
+            }
+        }
+        Ok(())
+    }
+
+    async fn recover_table(&self, id: &TableId, table: &TableState) -> Result<()> {
+        let state = self.state().await?;
+        for (attempt, open) in &table.attempts {
+            if !state.is_current(&open.epoch) {
+                let entry = Abort {
+                    table: id.clone(),
+                    attempt: *attempt,
+                    evidence: None,
+                };
+                self.propose(Entry::Abort(entry)).await?;
+            }
+        }
+        self.resolve(id).await?;
+        self.parts.stores.remove_temporaries(&table.location)?;
+        let now = self.table(id).await?;
+        if let TableStatus::Dropping { keep_files } = now.status {
+            return self.finish_drop(id, &now, keep_files).await;
+        }
+        if now.head.is_none() && now.attempts.is_empty() {
+            return self.forget_unborn(id, &now).await;
+        }
+        self.clean_up(id).await?;
+        Ok(())
+    }
+
+    /// Takes back a table whose version 0 was never decided: to everybody it never existed.
+    pub(super) async fn forget_unborn(&self, id: &TableId, table: &TableState) -> Result<()> {
+        self.clean_up(id).await?;
+        for stage in [DropStage::Begin { keep_files: true }, DropStage::Finish] {
+            self.require(
+                &table.name,
+                Entry::DropTable(DropTable {
+                    table: id.clone(),
+                    stage,
+                }),
+            )
+            .await?;
+        }
+        Ok(())
+    }
+}
+
+fn is_settled(table: &TableState) -> bool {
+    table.pending.is_none()
+        && table.attempts.is_empty()
+        && table.uncollected.is_empty()
+        && table.head.is_some()
+        && !matches!(table.status, TableStatus::Dropping { .. })
+}

@@ -1,0 +1,270 @@
+//! Create, alter and drop: commits of kind `Schema`, and the catalog.
+
+use futures::TryStreamExt;
+use object_store::{ObjectStore, ObjectStoreExt};
+use tidegate_change::spec::{ResolvedSpec, TableSpec, alter};
+use tidegate_change::{Code, Error, Kind, Result, TableVersion};
+use tidegate_delta::actions::Action;
+use tidegate_delta::{DeltaLog, TableDefinition, names};
+
+use super::Coordinator;
+use super::draft::Draft;
+use super::submit::{OpenTry, Progress, resolved_spec};
+use crate::metadata::{
+    CommitKind, CreateTable, DropStage, DropTable, Entry, OpenAttempt, Outcome, Refusal, TableId,
+    TableState,
+};
+
+/// Tries of an alteration before the caller is told that it always loses.
+const TRIES_MAX: u32 = 32;
+
+impl Coordinator {
+    /// Creates a table at a location, which must be empty; its version 0 holds the declared columns.
+    ///
+    /// # Errors
+    /// `TABLE_EXISTS`, `INVALID_LOCATION`, what is wrong with the spec, or what the store says.
+    pub async fn create(&self, spec: TableSpec, location: &str) -> Result<TableVersion> {
+        spec.validate()?;
+        let name = spec.name.clone();
+        if self.state().await?.names.contains_key(&name) {
+            return Err(Refusal::TableExists.into_error(&name));
+        }
+        let log = DeltaLog::new(self.parts.stores.open(location)?);
+        if let Some(version) = log.latest_version().await? {
+            let message =
+                format!("table {name}: its location {location} holds a table at version {version}");
+            return Err(Error::new(Code::TableExists, message)
+                .with_hint("take it as it is with table adopt, or choose another location"));
+        }
+        let id = self.new_table_id();
+        let created_ms = self.parts.clock.now_ms();
+        let actions =
+            TableDefinition::create(&ResolvedSpec::declared(spec), &id.0, created_ms)?.actions();
+        let entry = CreateTable {
+            table: id.clone(),
+            name: name.clone(),
+            location: location.to_owned(),
+        };
+        self.require(&name, Entry::CreateTable(entry)).await?;
+        let committed = self.commit_schema(&id, "CREATE TABLE", actions).await;
+        if let Ok(Some(version)) = committed {
+            return Ok(version);
+        }
+        let table = self.table(&id).await?;
+        if table.pending.is_none() && table.head.is_none() {
+            self.forget_unborn(&id, &table).await?;
+        }
+        Err(committed.err().unwrap_or_else(|| {
+            let message = format!("table {name}: another writer made a table at {location}");
+            Error::new(Code::TableExists, message)
+        }))
+    }
+
+    /// Changes a table's spec; the head where nothing changes.
+    ///
+    /// # Errors
+    /// `INVALID_ALTER` for what may not change, or what the store says.
+    pub async fn alter(&self, name: &str, spec: TableSpec) -> Result<TableVersion> {
+        spec.validate()?;
+        let (id, _) = self.table_named(name).await?;
+        let lock = self.lock_of(&id);
+        let _working = lock.lock().await;
+        for _ in 0..TRIES_MAX {
+            match self.try_alter(&id, name, &spec).await {
+                Ok(Some(version)) => return Ok(version),
+                Ok(None) => {}
+                Err(error) if error.kind() == Kind::Conflict => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::new(
+            Code::CommitConflict,
+            format!("table {name}: other commits were always first"),
+        ))
+    }
+
+    async fn try_alter(
+        &self,
+        id: &TableId,
+        name: &str,
+        spec: &TableSpec,
+    ) -> Result<Option<TableVersion>> {
+        self.resolve(id).await?;
+        let table = self.table(id).await?;
+        table
+            .require_active()
+            .map_err(|refusal| refusal.into_error(name))?;
+        self.follow_log(id).await?;
+        let table = self.table(id).await?;
+        let head = table
+            .head
+            .ok_or_else(|| Refusal::TableUnknown.into_error(name))?;
+        let snapshot = self.snapshots.at(id, &self.log(&table)?, head).await?;
+        let resolved = alter::alter(&resolved_spec(name, &snapshot)?, spec.clone())?;
+        let actions = TableDefinition::evolve(&resolved, &snapshot)?.changes_from(&snapshot);
+        if actions.is_empty() {
+            return Ok(Some(head));
+        }
+        self.commit_schema(id, "ALTER TABLE", actions).await
+    }
+
+    /// Drops a table; its objects go too unless they are kept.
+    ///
+    /// # Errors
+    /// `TABLE_NOT_FOUND`, or what the store says; a drop that began is continued at the next opening.
+    pub async fn drop_table(&self, name: &str, keep_files: bool) -> Result<()> {
+        let (id, _) = self.table_named(name).await?;
+        let lock = self.lock_of(&id);
+        let _working = lock.lock().await;
+        self.resolve(&id).await?;
+        let stage = DropStage::Begin { keep_files };
+        self.require(
+            name,
+            Entry::DropTable(DropTable {
+                table: id.clone(),
+                stage,
+            }),
+        )
+        .await?;
+        let table = self.table(&id).await?;
+        self.finish_drop(&id, &table, keep_files).await
+    }
+
+    pub(super) async fn finish_drop(
+        &self,
+        id: &TableId,
+        table: &TableState,
+        keep_files: bool,
+    ) -> Result<()> {
+        if !keep_files {
+            delete_table(&self.log(table)?).await?;
+        }
+        let stage = DropStage::Finish;
+        self.require(
+            &table.name,
+            Entry::DropTable(DropTable {
+                table: id.clone(),
+                stage,
+            }),
+        )
+        .await?;
+        self.snapshots.forget(id);
+        Ok(())
+    }
+
+    /// Commits actions of kind `Schema`; None when another commit was first.
+    async fn commit_schema(
+        &self,
+        id: &TableId,
+        operation: &'static str,
+        actions: Vec<Action>,
+    ) -> Result<Option<TableVersion>> {
+        let table = self.table(id).await?;
+        let log = self.log(&table)?;
+        let entry = OpenAttempt {
+            table: id.clone(),
+            epoch: self.epoch,
+            kind: CommitKind::Schema,
+            batches: Vec::new(),
+            proposed_ms: self.parts.clock.now_ms(),
+        };
+        let Outcome::AttemptOpened(attempt) =
+            self.require(&table.name, Entry::OpenAttempt(entry)).await?
+        else {
+            return Err(Error::internal("an attempt was not opened"));
+        };
+        let open = OpenTry {
+            id,
+            table: &table,
+            log: &log,
+            attempt: attempt.index,
+        };
+        let tried = self.try_schema(&open, operation, actions).await;
+        if !matches!(tried, Ok(true)) {
+            self.give_up(&open).await?;
+        }
+        Ok(tried?.then(|| table.next_version()))
+    }
+
+    async fn try_schema(
+        &self,
+        open: &OpenTry<'_>,
+        operation: &'static str,
+        actions: Vec<Action>,
+    ) -> Result<bool> {
+        let time_ms = self.commit_time(open.table);
+        let draft = Draft {
+            id: open.id,
+            table: open.table,
+            attempt: self.attempt_id(open.attempt),
+            kind: CommitKind::Schema,
+            batches: &[],
+            operation,
+            result: None,
+            offsets: &Default::default(),
+            actions,
+            time_ms,
+        }
+        .build()?;
+        if !self
+            .prepare(open, &draft, time_ms, Progress::default())
+            .await?
+        {
+            return Ok(false);
+        }
+        self.resolve(open.id).await?;
+        // The head may be a later one by now; this attempt is in when its slot holds its bytes.
+        let table = self.table(open.id).await?;
+        if table.head_attempt == Some(open.attempt) {
+            return Ok(true);
+        }
+        let slot = open.log.read_slot(open.table.next_version()).await?;
+        Ok(slot.is_some_and(|slot| tidegate_change::Digest::of(&slot) == draft.digest))
+    }
+
+    fn new_table_id(&self) -> TableId {
+        let random = &self.parts.random;
+        let bits = (u128::from(random.next_u64()) << 64) | u128::from(random.next_u64());
+        // RFC 9562: version 4, variant 10.
+        let bits = (bits & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);
+        let hex = format!("{bits:032x}");
+        let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default();
+        TableId(format!(
+            "{}-{}-{}-{}-{}",
+            part(0, 8),
+            part(8, 12),
+            part(12, 16),
+            part(16, 20),
+            part(20, 32)
+        ))
+    }
+}
+
+/// Deletes the objects of a dropped table, the log first: what is left is no table to anybody.
+async fn delete_table(log: &DeltaLog) -> Result<()> {
+    let root = log.root();
+    let failed = |e: object_store::Error| {
+        Error::new(Code::Io, format!("{}: cannot be deleted", root.path())).with_source(e)
+    };
+    let mut keys: Vec<_> = root
+        .store()
+        .list(Some(root.path()))
+        .map_ok(|object| object.location)
+        .try_collect()
+        .await
+        .map_err(failed)?;
+    let log_directory = root.location(names::LOG_DIRECTORY)?;
+    keys.sort_by_key(|key| {
+        (
+            !key.prefix_matches(&log_directory),
+            std::cmp::Reverse(key.clone()),
+        )
+    });
+    for key in keys {
+        match root.store().delete(&key).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+            Err(e) => return Err(failed(e)),
+        }
+    }
+    Ok(())
+}

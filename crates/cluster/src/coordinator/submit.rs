@@ -1,0 +1,348 @@
+//! One batch, from its key to its answer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+use tidegate_apply::work::SourceFile;
+use tidegate_apply::{Manifest, Work};
+use tidegate_change::spec::ResolvedSpec;
+use tidegate_change::{BatchResult, Code, Error, Kind, Result, TableVersion};
+use tidegate_delta::actions::SPEC_DOMAIN;
+use tidegate_delta::{DeltaLog, TableSnapshot};
+
+use super::Coordinator;
+use super::answer::stored_answer;
+use super::draft::{CommitDraft, Draft};
+use crate::metadata::{
+    Abort, BatchKey, CommitKind, Entry, OffsetRange, OpenAttempt, Outcome, Prepare, PreparePart,
+    Refusal, Standing, TableId, TableState, Watermark,
+};
+
+/// Executions of one batch before the caller is told that it always loses.
+const TRIES_MAX: u32 = 32;
+
+/// A batch as it is submitted.
+#[derive(Clone, Debug)]
+pub struct BatchRequest {
+    /// Name of the table.
+    pub table: String,
+    /// Id and content of the batch.
+    pub key: BatchKey,
+    /// The sources.
+    pub sources: Vec<SourceFile>,
+    /// Offsets that the submitter sends; they must begin where the table's end.
+    pub offsets: BTreeMap<String, OffsetRange>,
+    /// Execute and count, but commit nothing.
+    pub dry_run: bool,
+}
+
+/// What one try came to.
+enum Try {
+    /// The batch is in the table.
+    Answered(Box<BatchResult>),
+    /// Another commit was first.
+    Lost,
+}
+
+/// An open attempt on a version of a table.
+#[derive(Debug)]
+pub(super) struct OpenTry<'a> {
+    pub(super) id: &'a TableId,
+    pub(super) table: &'a TableState,
+    pub(super) log: &'a DeltaLog,
+    pub(super) attempt: u64,
+}
+
+impl Coordinator {
+    /// Applies a batch, once: the same batch again gets the same answer.
+    ///
+    /// # Errors
+    /// `BATCH_CONTENT_MISMATCH` for an id that was used with other content, what refuses the batch, or what
+    /// keeps its outcome from being known; then the same batch may be submitted again.
+    pub async fn submit(&self, request: &BatchRequest) -> Result<BatchResult> {
+        let (id, _) = self.table_named(&request.table).await?;
+        let lock = self.lock_of(&id);
+        let _working = lock.lock().await;
+        for _ in 0..TRIES_MAX {
+            match self.try_batch(&id, request).await {
+                Ok(Try::Answered(result)) => return Ok(*result),
+                Ok(Try::Lost) => {}
+                Err(error) if error.kind() == Kind::Conflict => {
+                    tracing::debug!(table = request.table, %error, "a batch starts over");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let message = format!("table {}: other commits were always first", request.table);
+        Err(Error::new(Code::CommitConflict, message))
+    }
+
+    async fn try_batch(&self, id: &TableId, request: &BatchRequest) -> Result<Try> {
+        self.resolve(id).await?;
+        let table = self.table(id).await?;
+        let log = self.log(&table)?;
+        match table.standing(&request.key) {
+            Standing::New => {}
+            Standing::Final { version } => {
+                let answer = stored_answer(&log, &table.name, &request.key.id, version).await?;
+                return Ok(Try::Answered(Box::new(answer)));
+            }
+            standing => return Err(refused(standing, &table.name)),
+        }
+        table
+            .require_active()
+            .map_err(|refusal| refusal.into_error(&table.name))?;
+        self.follow_log(id).await?;
+        let table = self.table(id).await?;
+        let Some(head) = table.head else {
+            return Err(Refusal::TableUnknown.into_error(&table.name));
+        };
+        let entry = OpenAttempt {
+            table: id.clone(),
+            epoch: self.epoch,
+            kind: CommitKind::Batch,
+            batches: vec![request.key.clone()],
+            proposed_ms: self.parts.clock.now_ms(),
+        };
+        let attempt = match self.propose(Entry::OpenAttempt(entry)).await?.outcome {
+            Outcome::AttemptOpened(attempt) => attempt.index,
+            Outcome::Refused(Refusal::BatchFinal { .. }) => return Ok(Try::Lost),
+            Outcome::Refused(refusal) => return Err(refusal.into_error(&table.name)),
+            _ => return Err(Error::internal("an attempt was not opened")),
+        };
+        let open = OpenTry {
+            id,
+            table: &table,
+            log: &log,
+            attempt,
+        };
+        let tried = self.run_attempt(&open, head, request).await;
+        if !matches!(&tried, Ok(Try::Answered(_)) if !request.dry_run) {
+            self.give_up(&open).await?;
+        }
+        tried
+    }
+
+    async fn run_attempt(
+        &self,
+        open: &OpenTry<'_>,
+        head: TableVersion,
+        request: &BatchRequest,
+    ) -> Result<Try> {
+        let started = self.parts.clock.monotonic_ns();
+        let snapshot = self.snapshots.at(open.id, open.log, head).await?;
+        let manifest = self.execute(open, snapshot, request).await?;
+        let version = open.table.next_version();
+        let result = BatchResult {
+            table: open.table.name.clone(),
+            batch_id: request.key.id.clone(),
+            version,
+            watermark: manifest.watermark.clone(),
+            offsets: next_offsets(&manifest.offsets, &request.offsets),
+            counters: manifest.counters,
+            other: manifest.other.clone(),
+            seconds: seconds(self.parts.clock.monotonic_ns().saturating_sub(started)),
+        };
+        if request.dry_run {
+            return Ok(Try::Answered(Box::new(result)));
+        }
+        let time_ms = self.commit_time(open.table);
+        let offsets = risen(open.table, &result.offsets);
+        let draft = Draft {
+            id: open.id,
+            table: open.table,
+            attempt: self.attempt_id(open.attempt),
+            kind: CommitKind::Batch,
+            batches: std::slice::from_ref(&request.key),
+            operation: "MERGE",
+            result: Some(&result),
+            offsets: &offsets,
+            actions: manifest.actions,
+            time_ms,
+        }
+        .build()?;
+        let progress = Progress {
+            offsets: ranges(&offsets, &request.offsets),
+            watermark: watermark(&manifest.watermark),
+        };
+        if !self.prepare(open, &draft, time_ms, progress).await? {
+            return Ok(Try::Lost);
+        }
+        self.resolve(open.id).await?;
+        let table = self.table(open.id).await?;
+        match table.standing(&request.key) {
+            Standing::Final { version: at } if at == version => Ok(Try::Answered(Box::new(result))),
+            Standing::Final { version: at } => {
+                let name = &open.table.name;
+                let answer = stored_answer(open.log, name, &request.key.id, at).await?;
+                Ok(Try::Answered(Box::new(answer)))
+            }
+            _ => Ok(Try::Lost),
+        }
+    }
+
+    async fn execute(
+        &self,
+        open: &OpenTry<'_>,
+        snapshot: Arc<TableSnapshot>,
+        request: &BatchRequest,
+    ) -> Result<Manifest> {
+        let work = Work {
+            root: open.log.root().clone(),
+            resolved: resolved_spec(&open.table.name, &snapshot)?,
+            snapshot,
+            attempt: self.attempt_id(open.attempt),
+            now_ms: self.parts.clock.now_ms(),
+            sources: request.sources.clone(),
+        };
+        self.parts.workers.execute(work).await
+    }
+
+    /// Proposes `Prepare`; false when another commit was first.
+    pub(super) async fn prepare(
+        &self,
+        open: &OpenTry<'_>,
+        draft: &CommitDraft,
+        time_ms: i64,
+        progress: Progress,
+    ) -> Result<bool> {
+        let version = open.table.next_version();
+        let bytes = self.stage(open.log, open.attempt, version, draft).await?;
+        let part = PreparePart {
+            table: open.id.clone(),
+            attempt: open.attempt,
+            expected: open.table.head,
+            commit_digest: draft.digest,
+            bytes,
+            offsets: progress.offsets,
+            watermark: progress.watermark,
+            time_ms,
+        };
+        let entry = Prepare {
+            parts: vec![part],
+            proposed_ms: self.parts.clock.now_ms(),
+        };
+        match self.propose(Entry::Prepare(entry)).await?.outcome {
+            Outcome::Prepared(_) => Ok(true),
+            Outcome::Refused(
+                Refusal::HeadMoved { .. }
+                | Refusal::PendingExists { .. }
+                | Refusal::BatchFinal { .. },
+            ) => Ok(false),
+            Outcome::Refused(refusal) => Err(refusal.into_error(&open.table.name)),
+            _ => Err(Error::internal("a commit was not prepared")),
+        }
+    }
+
+    /// Closes an attempt that got no version and collects its files; one that is prepared stays.
+    pub(super) async fn give_up(&self, open: &OpenTry<'_>) -> Result<()> {
+        let entry = Abort {
+            table: open.id.clone(),
+            attempt: open.attempt,
+            evidence: None,
+        };
+        self.propose(Entry::Abort(entry)).await?;
+        // Files that stay are found again at the next opening.
+        if let Err(error) = self.clean_up(open.id).await {
+            tracing::warn!(table = open.table.name, %error, "files of an attempt were not removed");
+        }
+        Ok(())
+    }
+
+    /// The time of the next commit, which rises with every version whatever the clock does.
+    pub(super) fn commit_time(&self, table: &TableState) -> i64 {
+        let now = self.parts.clock.now_ms();
+        if table.head.is_some() {
+            now.max(table.head_time_ms + 1)
+        } else {
+            now
+        }
+    }
+}
+
+/// What a commit does to the table's progress.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    pub(super) offsets: BTreeMap<String, OffsetRange>,
+    pub(super) watermark: Option<Watermark>,
+}
+
+/// The spec that a version of a table stores.
+pub(super) fn resolved_spec(table: &str, snapshot: &TableSnapshot) -> Result<ResolvedSpec> {
+    let text = snapshot.domains.get(SPEC_DOMAIN).ok_or_else(|| {
+        Error::corrupt(format!(
+            "table {table}: version {} holds no spec",
+            snapshot.version
+        ))
+    })?;
+    serde_json::from_str(text)
+        .map_err(|e| Error::corrupt(format!("table {table}: the stored spec")).with_source(e))
+}
+
+fn refused(standing: Standing, table: &str) -> Error {
+    match standing.require_new() {
+        Err(refusal) => refusal.into_error(table),
+        Ok(()) => Error::internal("a new batch was refused"),
+    }
+}
+
+fn seconds(nanoseconds: u64) -> f64 {
+    std::time::Duration::from_nanos(nanoseconds).as_secs_f64()
+}
+
+fn watermark(value: &Value) -> Option<Watermark> {
+    (!value.is_null()).then(|| Watermark {
+        json: value.to_string(),
+        order: Vec::new(),
+    })
+}
+
+/// Next offsets of a batch: those that were sent, and those found in records.
+fn next_offsets(
+    found: &BTreeMap<String, i64>,
+    sent: &BTreeMap<String, OffsetRange>,
+) -> BTreeMap<String, i64> {
+    let mut offsets = found.clone();
+    offsets.extend(
+        sent.iter()
+            .map(|(partition, range)| (partition.clone(), range.to)),
+    );
+    offsets
+}
+
+/// The offsets that are above the table's: a replayed file never takes an offset back.
+fn risen(table: &TableState, offsets: &BTreeMap<String, i64>) -> BTreeMap<String, i64> {
+    let rises = |partition: &String, next: &i64| {
+        table
+            .offsets
+            .get(partition)
+            .is_none_or(|known| next > known)
+    };
+    offsets
+        .iter()
+        .filter(|(partition, next)| rises(partition, next))
+        .map(|(partition, next)| (partition.clone(), *next))
+        .collect()
+}
+
+fn ranges(
+    risen: &BTreeMap<String, i64>,
+    sent: &BTreeMap<String, OffsetRange>,
+) -> BTreeMap<String, OffsetRange> {
+    let found = risen.iter().map(|(partition, next)| {
+        (
+            partition.clone(),
+            OffsetRange {
+                from: None,
+                to: *next,
+            },
+        )
+    });
+    let mut ranges: BTreeMap<_, _> = found.collect();
+    ranges.extend(
+        sent.iter()
+            .map(|(partition, range)| (partition.clone(), *range)),
+    );
+    ranges
+}

@@ -1,0 +1,6 @@
+//! The coordinator against stores that lie and processes that end.
+
+mod crashes;
+mod races;
+mod support;
+mod toxic;

@@ -1,0 +1,131 @@
+//! The commit state machine: what the replicated log decides about tables, as pure code.
+//!
+//! [`apply`] takes one [`Entry`] at its log index and changes the [`State`]; it reads no clock, draws no
+//! randomness and does no I/O, so every replica that applies the same entries holds the same state. One
+//! file per command holds its fields, its checks and its effect; a command that is refused changes nothing.
+//!
+//! The rule that everything rests on: after `Prepare` only the content of slot `N.json` decides. `Finalize`
+//! is proposed by whoever saw our bytes there; `Rebase` and the `Abort` of a prepared attempt carry the
+//! digest of foreign bytes that were seen there.
+
+mod abort;
+mod adopt;
+mod collected;
+mod create_table;
+mod drop_table;
+mod finalize;
+mod gc_floor;
+mod grant;
+pub mod limits;
+mod open_attempt;
+mod prepare;
+mod quarantine;
+mod rebase;
+mod refusal;
+pub mod single;
+mod standing;
+mod state;
+mod sync_foreign;
+
+use serde::{Deserialize, Serialize};
+use tidegate_change::{AttemptId, TableVersion};
+
+pub use abort::{Abort, SlotEvidence};
+pub use adopt::Adopt;
+pub use collected::Collected;
+pub use create_table::CreateTable;
+pub use drop_table::{DropStage, DropTable};
+pub use finalize::Finalize;
+pub use gc_floor::GcFloor;
+pub use grant::Grant;
+pub use open_attempt::OpenAttempt;
+pub use prepare::{OffsetRange, Prepare, PreparePart};
+pub use quarantine::{Quarantine, Release};
+pub use rebase::Rebase;
+pub use refusal::Refusal;
+pub use standing::Standing;
+pub use state::{
+    Attempt, BatchKey, BatchMark, CommitBytes, CommitKind, Epoch, NodeId, OpenedAttempt, Pending,
+    ProducerMark, ProducerSequence, Role, State, TableId, TableState, TableStatus, Watermark,
+};
+pub use sync_foreign::SyncForeign;
+
+/// One change of the replicated state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Entry {
+    /// A node takes a role.
+    Grant(Grant),
+    /// A try begins.
+    OpenAttempt(OpenAttempt),
+    /// A try gets a version.
+    Prepare(Prepare),
+    /// The version holds the try's bytes.
+    Finalize(Finalize),
+    /// The version holds harmless foreign bytes; the try moves to the next one.
+    Rebase(Rebase),
+    /// A try ends without a version.
+    Abort(Abort),
+    /// The head moves over a foreign commit.
+    SyncForeign(SyncForeign),
+    /// Attempts below a floor are closed.
+    GcFloor(GcFloor),
+    /// The files of aborted attempts are gone.
+    Collected(Collected),
+    /// A table refuses writes.
+    Quarantine(Quarantine),
+    /// A table takes writes again.
+    Release(Release),
+    /// A table gets a name and a place.
+    CreateTable(CreateTable),
+    /// A table goes.
+    DropTable(DropTable),
+    /// A table comes back from its log alone.
+    Adopt(Box<Adopt>),
+}
+
+/// What applying an entry did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The new epoch.
+    Granted(Epoch),
+    /// The new attempt.
+    AttemptOpened(AttemptId),
+    /// The versions that the parts got, in order.
+    Prepared(Vec<TableVersion>),
+    /// The batch is final.
+    Finalized,
+    /// The attempt now waits for this version.
+    Rebased(TableVersion),
+    /// The attempt is closed.
+    Aborted,
+    /// The command took effect.
+    Done,
+    /// A check failed; nothing changed.
+    Refused(Refusal),
+}
+
+/// Applies one entry: deterministic, total, and without effect when it is refused.
+pub fn apply(state: &mut State, index: u64, entry: &Entry) -> Outcome {
+    let outcome = match entry {
+        Entry::Grant(command) => command.apply(state, index),
+        Entry::OpenAttempt(command) => command.apply(state, index),
+        Entry::Prepare(command) => command.apply(state),
+        Entry::Finalize(command) => command.apply(state),
+        Entry::Rebase(command) => command.apply(state),
+        Entry::Abort(command) => command.apply(state),
+        Entry::SyncForeign(command) => command.apply(state),
+        Entry::GcFloor(command) => command.apply(state, index),
+        Entry::Collected(command) => command.apply(state),
+        Entry::Quarantine(command) => command.apply(state),
+        Entry::Release(command) => command.apply(state),
+        Entry::CreateTable(command) => command.apply(state, index),
+        Entry::DropTable(command) => command.apply(state),
+        Entry::Adopt(command) => command.apply(state, index),
+    };
+    state.last_applied = index;
+    outcome.unwrap_or_else(Outcome::Refused)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,16 @@
+//! Object stores: the one for local directories, and the probe that every store must pass.
+//!
+//! - [`LocalStore`]: durable writes with atomic create, over files.
+//! - [`StepHook`]: called around its durable steps, so that tests can count, fail or end them.
+//! - [`probe`]: refuses stores whose creates are not atomic.
+
+mod disk;
+mod local;
+mod probe;
+mod step;
+#[cfg(test)]
+mod store_test;
+
+pub use local::LocalStore;
+pub use probe::probe;
+pub use step::{Step, StepHook, StepKind};

@@ -1,0 +1,216 @@
+//! The writer of a local directory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tidegate_change::clock::{Clock, Random, SystemClock, SystemRandom};
+use tidegate_change::spec::TableSpec;
+use tidegate_change::{Error, Result, TableVersion};
+use tidegate_cluster::catalog::Catalog;
+use tidegate_cluster::metadata::NodeId;
+use tidegate_cluster::metadata::single::{SingleMember, SingleMemberOptions};
+use tidegate_cluster::{LocalWorkers, Consensus, Coordinator, CoordinatorOptions, CoordinatorParts, Workers};
+use tidegate_delta::store::StepHook;
+use tidegate_expression::check_conditions;
+
+use crate::description::{HistoryLine, TableDescription, TableListing};
+use crate::lake::Lake;
+use crate::reader::Reader;
+
+/// Directory of log, lock and catalog.
+pub(crate) const RAFT_DIRECTORY: &str = "raft";
+/// Directory of input that came by stream.
+const SPOOL_DIRECTORY: &str = "spool";
+/// The one node of an embedded group.
+const NODE: NodeId = NodeId(0);
+
+/// How to open an [`Embedded`].
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Who executes batches.
+    pub workers: Arc<dyn Workers>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub random: Arc<dyn Random>,
+    /// Wait while another process holds the directory.
+    pub wait_lock: bool,
+    /// Called around every durable step.
+    pub step_hook: Option<Arc<dyn StepHook>>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self::new(Arc::new(LocalWorkers))
+    }
+}
+
+impl OpenOptions {
+    /// The machine's clock and randomness.
+    #[must_use]
+    pub fn new(workers: Arc<dyn Workers>) -> Self {
+        Self {
+            workers,
+            clock: Arc::new(SystemClock),
+            random: Arc::new(SystemRandom),
+            wait_lock: false,
+            step_hook: None,
+        }
+    }
+}
+
+/// A directory of tables, held for writing.
+#[derive(Debug)]
+pub struct Embedded {
+    directory: PathBuf,
+    lake: Lake,
+    member: Arc<SingleMember>,
+    pub(crate) coordinator: Coordinator,
+    pub(crate) options: OpenOptions,
+}
+
+impl Embedded {
+    /// Takes a directory, makes it if need be, and ends what an earlier holder began.
+    ///
+    /// # Errors
+    /// `DIRECTORY_HELD` when another process has it, or what the disk says.
+    pub async fn open(directory: &Path, options: OpenOptions) -> Result<Self> {
+        let lake = Lake::new(directory, options.step_hook.clone())?;
+        let member = SingleMember::open(
+            &directory.join(RAFT_DIRECTORY),
+            &SingleMemberOptions {
+                wait_lock: options.wait_lock,
+                step_hook: options.step_hook.clone(),
+                ..SingleMemberOptions::new(Arc::clone(&options.random))
+            },
+        )?;
+        let member = Arc::new(member);
+        let parts = CoordinatorParts {
+            consensus: Arc::clone(&member) as Arc<dyn Consensus>,
+            workers: Arc::clone(&options.workers),
+            stores: Arc::new(lake.clone()),
+            clock: Arc::clone(&options.clock),
+            random: Arc::clone(&options.random),
+            node: NODE,
+        };
+        let coordinator = Coordinator::start(parts, CoordinatorOptions::default()).await?;
+        let embedded = Self {
+            directory: directory.to_owned(),
+            lake,
+            member,
+            coordinator,
+            options,
+        };
+        embedded.coordinator.recover().await?;
+        embedded.clear_spool();
+        embedded.write_catalog()?;
+        Ok(embedded)
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Creates a table, below the lake's root by its name unless the spec gives a location.
+    ///
+    /// # Errors
+    /// `TABLE_EXISTS`, `INVALID_LOCATION`, or what is wrong with the spec.
+    pub async fn create_table(&self, spec: TableSpec) -> Result<TableVersion> {
+        check_conditions(&spec)?;
+        let location = self
+            .lake
+            .confine(spec.location.as_deref().unwrap_or(&spec.name))?;
+        let version = self.coordinator.create(spec, &location).await?;
+        self.write_catalog()?;
+        Ok(version)
+    }
+
+    /// Gives a table a new spec; its newest version where nothing changes.
+    ///
+    /// # Errors
+    /// `TABLE_NOT_FOUND`, `INVALID_ALTER`, or what is wrong with the spec.
+    pub async fn alter_table(&self, name: &str, spec: TableSpec) -> Result<TableVersion> {
+        check_conditions(&spec)?;
+        self.coordinator.alter(name, spec).await
+    }
+
+    /// Drops a table, with its files unless they are kept.
+    ///
+    /// # Errors
+    /// `TABLE_NOT_FOUND`, or what the store says.
+    pub async fn drop_table(&self, name: &str, keep_files: bool) -> Result<()> {
+        self.coordinator.drop_table(name, keep_files).await?;
+        self.write_catalog()
+    }
+
+    /// Takes a table that lies in the lake and that this directory does not know; returns its name.
+    ///
+    /// # Errors
+    /// `TABLE_NOT_FOUND`, `TABLE_EXISTS`, `INVALID_LOCATION`, or what the log says.
+    pub async fn adopt(&self, location: &str, name: Option<&str>) -> Result<String> {
+        let name = self
+            .coordinator
+            .adopt(&self.lake.confine(location)?, name)
+            .await?;
+        self.write_catalog()?;
+        Ok(name)
+    }
+
+    /// The tables in name order.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn list(&self) -> Result<Vec<TableListing>> {
+        self.reader().list().await
+    }
+
+    /// Everything about a table.
+    ///
+    /// # Errors
+    /// `TABLE_NOT_FOUND`, or what the log says.
+    pub async fn describe(&self, name: &str) -> Result<TableDescription> {
+        self.reader().describe(name).await
+    }
+
+    /// The versions of a table, newest first.
+    ///
+    /// # Errors
+    /// `TABLE_NOT_FOUND`, or what the log says.
+    pub async fn history(&self, name: &str, limit: Option<usize>) -> Result<Vec<HistoryLine>> {
+        self.reader().history(name, limit).await
+    }
+
+    /// A reader of the tables as they are now.
+    #[must_use]
+    pub fn reader(&self) -> Reader {
+        Reader::new(self.lake.clone(), Catalog::of(&self.member.state()))
+    }
+
+    pub(crate) fn spool(&self) -> PathBuf {
+        self.directory.join(SPOOL_DIRECTORY)
+    }
+
+    /// Replaces the catalog where it differs from the state.
+    fn write_catalog(&self) -> Result<()> {
+        let raft = self.directory.join(RAFT_DIRECTORY);
+        let catalog = Catalog::of(&self.member.state());
+        // A damaged catalog is replaced like an old one.
+        if Catalog::read(&raft).ok().flatten().as_ref() == Some(&catalog) {
+            return Ok(());
+        }
+        catalog.write(&raft, self.options.step_hook.as_ref())
+    }
+
+    /// Input that a dead process spooled is of no use to anybody.
+    fn clear_spool(&self) {
+        let spool = self.spool();
+        if let Err(e) = fs::remove_dir_all(&spool)
+            && e.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(error = %Error::io(spool.display(), e), "the spool was not cleared");
+        }
+    }
+}

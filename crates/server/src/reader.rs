@@ -1,0 +1,121 @@
+//! Reading without a lock: tables are found by the catalog file, versions in their own logs.
+
+use std::path::Path;
+
+use tidegate_change::spec::ResolvedSpec;
+use tidegate_change::{Code, Error, Result, TableVersion};
+use tidegate_cluster::Stores;
+use tidegate_cluster::catalog::{Catalog, CatalogTable};
+use tidegate_delta::{DeltaLog, TableRoot, TableSnapshot};
+
+use crate::description::{HistoryLine, TableDescription, TableListing, resolved_spec};
+use crate::embedded::RAFT_DIRECTORY;
+use crate::lake::Lake;
+
+/// The tables of a directory as they were when it was opened; their versions are always the newest.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    lake: Lake,
+    tables: Vec<CatalogTable>,
+}
+
+impl Reader {
+    /// Opens a directory for reading; one that does not exist holds no tables.
+    ///
+    /// # Errors
+    /// `CORRUPT` when the catalog cannot be read, or an I/O error.
+    pub fn open(directory: &Path) -> Result<Self> {
+        let catalog = Catalog::read(&directory.join(RAFT_DIRECTORY))?;
+        let tables = catalog.map(|catalog| catalog.tables).unwrap_or_default();
+        Ok(Self {
+            lake: Lake::new(directory, None)?,
+            tables,
+        })
+    }
+
+    pub(crate) fn new(lake: Lake, catalog: Catalog) -> Self {
+        Self {
+            lake,
+            tables: catalog.tables,
+        }
+    }
+
+    /// The tables in name order.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn list(&self) -> Result<Vec<TableListing>> {
+        let mut listings = Vec::with_capacity(self.tables.len());
+        for table in &self.tables {
+            let version = self.log(&table.name)?.latest_version().await?;
+            listings.push(TableListing {
+                name: table.name.clone(),
+                location: self.lake.shown(&table.location),
+                version: version.unwrap_or_default(),
+            });
+        }
+        Ok(listings)
+    }
+
+    /// Everything about a table.
+    ///
+    /// # Errors
+    /// `TABLE_NOT_FOUND`, or what the log says.
+    pub async fn describe(&self, name: &str) -> Result<TableDescription> {
+        let location = self.lake.shown(&self.table(name)?.location);
+        TableDescription::of(name, location, &self.snapshot(name, None).await?)
+    }
+
+    /// The versions of a table, newest first.
+    ///
+    /// # Errors
+    /// `TABLE_NOT_FOUND`, or what the log says.
+    pub async fn history(&self, name: &str, limit: Option<usize>) -> Result<Vec<HistoryLine>> {
+        let entries = self.log(name)?.history(limit).await?;
+        Ok(entries.into_iter().map(HistoryLine::of).collect())
+    }
+
+    /// Where a table lies.
+    ///
+    /// # Errors
+    /// `TABLE_NOT_FOUND`.
+    pub fn root(&self, name: &str) -> Result<TableRoot> {
+        self.lake.open(&self.table(name)?.location)
+    }
+
+    /// The log of a table.
+    ///
+    /// # Errors
+    /// `TABLE_NOT_FOUND`.
+    pub fn log(&self, name: &str) -> Result<DeltaLog> {
+        Ok(DeltaLog::new(self.root(name)?))
+    }
+
+    /// A version of a table, the newest without a number.
+    ///
+    /// # Errors
+    /// `TABLE_NOT_FOUND`, or what the log says.
+    pub async fn snapshot(
+        &self,
+        name: &str,
+        version: Option<TableVersion>,
+    ) -> Result<TableSnapshot> {
+        let snapshot = self.log(name)?.snapshot(version).await;
+        snapshot.map_err(|e| e.context(format!("table {name}")))
+    }
+
+    /// The spec that a table has at its newest version.
+    ///
+    /// # Errors
+    /// `TABLE_NOT_FOUND`, or what the log says.
+    pub async fn resolved(&self, name: &str) -> Result<ResolvedSpec> {
+        resolved_spec(name, &self.snapshot(name, None).await?)
+    }
+
+    fn table(&self, name: &str) -> Result<&CatalogTable> {
+        self.tables
+            .iter()
+            .find(|table| table.name == name)
+            .ok_or_else(|| Error::new(Code::TableNotFound, format!("table {name}: does not exist")))
+    }
+}

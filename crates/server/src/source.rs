@@ -1,0 +1,215 @@
+//! The sources of a batch: which files they are, and what tells their content.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use tidegate_apply::work::{SourceFile, SourceInput};
+use tidegate_change::{Code, Digest, Error, Result};
+use tidegate_decode::FileFormat;
+
+use crate::glob;
+
+/// Name that standard input has in errors and in `_source_file`.
+const STDIN_NAME: &str = "-";
+/// Bytes read at a time.
+const READ_BYTES: usize = 1 << 20;
+/// Begins every input digest, so that a change of what is hashed changes all of them.
+const DIGEST_CONTEXT: &str = "tidegate input digest 1";
+
+/// A source as the user names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SourceArgument {
+    /// A file, a directory, or a pattern.
+    Path(String),
+    /// Standard input.
+    Stdin,
+}
+
+impl SourceArgument {
+    /// The source that a word of the command line names.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        if text == STDIN_NAME {
+            Self::Stdin
+        } else {
+            Self::Path(text.to_owned())
+        }
+    }
+}
+
+/// The files of a batch, with standard input spooled to a file that goes with this value.
+#[derive(Debug)]
+pub(crate) struct SourceSet {
+    pub(crate) files: Vec<SourceFile>,
+    spooled: Vec<PathBuf>,
+}
+
+impl Drop for SourceSet {
+    fn drop(&mut self) {
+        for path in &self.spooled {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+impl SourceSet {
+    /// The files that the arguments name, in their order; directories in name order.
+    pub(crate) fn collect(
+        arguments: &[SourceArgument],
+        format: Option<FileFormat>,
+        spool: &Path,
+    ) -> Result<Self> {
+        let mut set = Self {
+            files: Vec::new(),
+            spooled: Vec::new(),
+        };
+        for argument in arguments {
+            let found = match argument {
+                SourceArgument::Stdin => vec![(STDIN_NAME.to_owned(), set.spool_stdin(spool)?)],
+                SourceArgument::Path(text) => expand(text)?,
+            };
+            for (name, path) in found {
+                set.files.push(SourceFile {
+                    name,
+                    input: SourceInput::Path(path),
+                    format,
+                });
+            }
+        }
+        if set.files.is_empty() {
+            return Err(Error::new(
+                Code::InvalidArgument,
+                "the sources hold no file",
+            ));
+        }
+        Ok(set)
+    }
+
+    /// Digest of names and bytes of all files: what the submitter sent, and nothing of the table.
+    pub(crate) fn digest(&self) -> Result<Digest> {
+        let mut hasher = blake3::Hasher::new_derive_key(DIGEST_CONTEXT);
+        let mut buffer = vec![0; READ_BYTES];
+        for file in &self.files {
+            hasher.update(&(file.name.len() as u64).to_le_bytes());
+            hasher.update(file.name.as_bytes());
+            match &file.input {
+                SourceInput::Bytes(bytes) => {
+                    hasher.update(bytes);
+                    hasher.update(&(bytes.len() as u64).to_le_bytes());
+                }
+                SourceInput::Path(path) => {
+                    let bytes = hash_file(&mut hasher, path, &mut buffer)
+                        .map_err(|e| Error::io(path.display(), e))?;
+                    hasher.update(&bytes.to_le_bytes());
+                }
+            }
+        }
+        Ok(Digest(*hasher.finalize().as_bytes()))
+    }
+
+    fn spool_stdin(&mut self, spool: &Path) -> Result<PathBuf> {
+        fs::create_dir_all(spool).map_err(|e| Error::io(spool.display(), e))?;
+        let path = spool.join(format!(
+            "stdin-{}-{}",
+            std::process::id(),
+            self.spooled.len()
+        ));
+        let mut file = File::create(&path).map_err(|e| Error::io(path.display(), e))?;
+        self.spooled.push(path.clone());
+        io::copy(&mut io::stdin().lock(), &mut file).map_err(|e| Error::io("standard input", e))?;
+        Ok(path)
+    }
+}
+
+fn hash_file(hasher: &mut blake3::Hasher, path: &Path, buffer: &mut [u8]) -> io::Result<u64> {
+    let mut file = File::open(path)?;
+    let mut total = 0;
+    loop {
+        let count = file.read(buffer)?;
+        if count == 0 {
+            return Ok(total);
+        }
+        hasher.update(buffer.get(..count).unwrap_or_default());
+        total += count as u64;
+    }
+}
+
+/// The files of one argument, with the names that errors and `_source_file` show.
+fn expand(text: &str) -> Result<Vec<(String, PathBuf)>> {
+    if let Some((scheme, _)) = text.split_once("://") {
+        let message = format!("source {text}: store {scheme} is not configured");
+        return Err(Error::new(Code::Unsupported, message));
+    }
+    let path = Path::new(text);
+    let base = |path: &Path| {
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        name.to_string_lossy().into_owned()
+    };
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(_) if glob::is_pattern(text) => {
+            let files = glob::expand(text)?;
+            if files.is_empty() {
+                return Err(Error::new(
+                    Code::NotFound,
+                    format!("source {text}: names no file"),
+                ));
+            }
+            return Ok(files.into_iter().map(|path| (base(&path), path)).collect());
+        }
+        Err(e) => return Err(Error::io(format!("source {text}"), e)),
+    };
+    if !metadata.is_dir() {
+        return Ok(vec![(base(path), path.to_owned())]);
+    }
+    let mut files = Vec::new();
+    files_below(path, "", &mut files)?;
+    files.sort();
+    if files.is_empty() {
+        return Err(Error::new(
+            Code::NotFound,
+            format!("source {text}: the directory holds no file"),
+        ));
+    }
+    Ok(files)
+}
+
+fn files_below(directory: &Path, prefix: &str, files: &mut Vec<(String, PathBuf)>) -> Result<()> {
+    for entry in fs::read_dir(directory).map_err(|e| Error::io(directory.display(), e))? {
+        let entry = entry.map_err(|e| Error::io(directory.display(), e))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with('.') {
+            continue;
+        }
+        let path = entry.path();
+        if path.is_dir() {
+            files_below(&path, &format!("{prefix}{name}/"), files)?;
+        } else {
+            files.push((format!("{prefix}{name}"), path));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_read_in_name_order_and_named_from_its_top() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("b")).unwrap();
+        for name in ["z.jsonl", "b/x.jsonl", "a.jsonl", ".hidden"] {
+            fs::write(dir.path().join(name), name).unwrap();
+        }
+        let argument = SourceArgument::parse(&dir.path().display().to_string());
+        let set = SourceSet::collect(&[argument], None, dir.path()).unwrap();
+        let names: Vec<_> = set.files.iter().map(|file| file.name.as_str()).collect();
+        assert_eq!(names, ["a.jsonl", "b/x.jsonl", "z.jsonl"]);
+        let before = set.digest().unwrap();
+        assert_eq!(before, set.digest().unwrap());
+        fs::write(dir.path().join("z.jsonl"), "other").unwrap();
+        assert_ne!(before, set.digest().unwrap());
+    }
+}

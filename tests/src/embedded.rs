@@ -1,0 +1,153 @@
+//! Tidegate as a library in this process: the same path without a process a command.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tidegate_change::clock::{Clock, SystemClock};
+use tidegate_change::{Error, TableSpec, TableVersion, json};
+use tidegate_query::{ChangesStart, FeedBounds, ReadOptions, Rows, stream_changes};
+use tidegate_server::{ApplyOptions, Embedded, OpenOptions, SourceArgument};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::harness::{Answer, EventFile, FeedRequest, Harness, Refusal};
+
+/// The library on a directory that is removed with it.
+#[derive(Debug)]
+pub struct InProcess {
+    // Dropped in this order: the directory goes last.
+    embedded: Embedded,
+    runtime: Runtime,
+    clock: Arc<SetClock>,
+    scratch: TempDir,
+}
+
+/// A clock that a test sets; unset it is the machine's.
+#[derive(Debug)]
+struct SetClock(AtomicI64);
+
+const UNSET: i64 = i64::MIN;
+
+impl Clock for SetClock {
+    fn now_ms(&self) -> i64 {
+        match self.0.load(Ordering::Relaxed) {
+            UNSET => SystemClock.now_ms(),
+            set => set,
+        }
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        SystemClock.monotonic_ns()
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self { code: error.code().to_string(), message: error.to_string() }
+    }
+}
+
+impl InProcess {
+    /// The library on an empty directory.
+    ///
+    /// # Errors
+    /// When there is no room for the directory or it cannot be taken.
+    pub fn new() -> anyhow::Result<Self> {
+        let scratch = tempfile::tempdir()?;
+        let clock = Arc::new(SetClock(AtomicI64::new(UNSET)));
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let shared: Arc<dyn Clock> = Arc::<SetClock>::clone(&clock);
+        let options = OpenOptions { clock: shared, ..OpenOptions::default() };
+        let embedded = runtime.block_on(Embedded::open(&scratch.path().join("data"), options))?;
+        Ok(Self { embedded, runtime, clock, scratch })
+    }
+
+    /// The directory that holds the tables.
+    #[must_use]
+    pub fn local(&self) -> &Path {
+        self.embedded.directory()
+    }
+
+    async fn lines(mut rows: Rows) -> Answer<Vec<Value>> {
+        let mut text = Vec::new();
+        while let Some(batch) = rows.next_batch().await? {
+            json::write_rows(&batch, &mut text)?;
+        }
+        let text = String::from_utf8(text).map_err(Refusal::outside)?;
+        text.lines().map(|line| serde_json::from_str(line).map_err(Refusal::outside)).collect()
+    }
+}
+
+impl Harness for InProcess {
+    fn create(&self, spec: &str) -> Answer<()> {
+        let spec = TableSpec::from_yaml(spec)?;
+        Ok(self.runtime.block_on(self.embedded.create_table(spec)).map(drop)?)
+    }
+
+    fn alter(&self, table: &str, spec: &str) -> Answer<()> {
+        let spec = TableSpec::from_yaml(spec)?;
+        Ok(self.runtime.block_on(self.embedded.alter_table(table, spec)).map(drop)?)
+    }
+
+    fn apply(&self, table: &str, batch_id: &str, files: &[EventFile]) -> Answer<Value> {
+        let mut sources = Vec::new();
+        for file in files {
+            let path = self.scratch.path().join(&file.name);
+            std::fs::write(&path, &file.bytes).map_err(Refusal::outside)?;
+            sources.push(SourceArgument::Path(path.to_string_lossy().into_owned()));
+        }
+        let options = ApplyOptions { batch_id: Some(batch_id.to_owned()), ..ApplyOptions::default() };
+        let result = self.runtime.block_on(self.embedded.apply(table, &sources, &options))?;
+        serde_json::to_value(result).map_err(Refusal::outside)
+    }
+
+    fn read(&self, table: &str, version: Option<i64>) -> Answer<Vec<Value>> {
+        self.runtime.block_on(async {
+            let reader = self.embedded.reader();
+            let version = version.map(u64::try_from).transpose().map_err(Refusal::outside)?;
+            let snapshot = reader.snapshot(table, version.map(TableVersion)).await?;
+            let rows = tidegate_query::read(&reader.root(table)?, &snapshot, &ReadOptions::default())?;
+            Self::lines(rows).await
+        })
+    }
+
+    fn changes(&self, table: &str, request: FeedRequest) -> Answer<Vec<Value>> {
+        self.runtime.block_on(async {
+            let log = self.embedded.reader().log(table)?;
+            let bounds = |from, to, allow_out_of_range| FeedBounds {
+                start_version: from,
+                end_version: to,
+                allow_out_of_range,
+                ..FeedBounds::default()
+            };
+            let rows = match request {
+                FeedRequest::Range { from, to, allow_out_of_range } => {
+                    tidegate_query::changes(&log, &bounds(from, to, allow_out_of_range)).await?
+                }
+                FeedRequest::Stream { from, after } => {
+                    let after = after.map(u64::try_from).transpose().map_err(Refusal::outside)?;
+                    let start = match (after, from) {
+                        (Some(seen), _) => ChangesStart::After(TableVersion(seen)),
+                        (None, None) => ChangesStart::Table,
+                        (None, from) => ChangesStart::From(bounds(from, None, false)),
+                    };
+                    stream_changes(&log, start, false).await?.rows
+                }
+            };
+            Self::lines(rows).await
+        })
+    }
+
+    fn rejects(&self, table: &str) -> Answer<Vec<Value>> {
+        self.runtime.block_on(async {
+            let log = self.embedded.reader().log(table)?;
+            Self::lines(tidegate_query::rejects(&log).await?).await
+        })
+    }
+
+    fn set_clock(&self, seconds: Option<i64>) {
+        self.clock.0.store(seconds.map_or(UNSET, |seconds| seconds * 1_000), Ordering::Relaxed);
+    }
+}
