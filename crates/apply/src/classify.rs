@@ -163,18 +163,7 @@ impl Classifier {
             payload: self.payload(batch, &source, &changes, all)?,
             old_keys,
             file: Arc::clone(&batch.origin.file),
-            rows: changes
-                .values()
-                .iter()
-                .map(|row| {
-                    batch
-                        .origin
-                        .rows
-                        .get(*row as usize)
-                        .copied()
-                        .unwrap_or_default()
-                })
-                .collect(),
+            rows: places(batch, &changes),
             truncates: taken(&sequence, &truncated)?,
             events: (batch.len() + batch.invalid.len()) as u64,
             ignored: classes
@@ -455,6 +444,19 @@ impl Classifier {
         let column = source.column_by_name(name)?;
         matches!(column.data_type(), DataType::List(_)).then(|| Arc::clone(column))
     }
+}
+
+/// Record numbers of some events.
+fn places(batch: &SourceBatch, events: &UInt32Array) -> Vec<u64> {
+    let place = |event: &u32| {
+        batch
+            .origin
+            .rows
+            .get(*event as usize)
+            .copied()
+            .unwrap_or_default()
+    };
+    events.values().iter().map(place).collect()
 }
 
 /// Which events list the column; a NULL list lists all (R-N6).

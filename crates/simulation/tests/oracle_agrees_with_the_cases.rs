@@ -1,7 +1,11 @@
 //! The model itself is validated first: rows, feed, errors and rejects of every scenario case with
 //! SCD 0 or 1 must come out, and `order_free` cases also shuffled, split anew and duplicated.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests fail by panicking"
+)]
 
 use std::path::Path;
 
