@@ -2,7 +2,7 @@
 //! document: "JSON values"). A map is an object whose names are the keys' texts.
 //!
 //! - [`Encoder`]: a column's values as JSON text; [`write_rows`] does so for whole batches.
-//! - [`scalar`] and [`array`]: the way back, by the type.
+//! - [`scalar`] and [`array()`]: the way back, by the type.
 
 mod build;
 mod encode;
