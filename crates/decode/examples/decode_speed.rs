@@ -8,7 +8,9 @@ use tidegate_decode::{DecodePlan, Input, open};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let spec = arguments.next().ok_or("usage: decode_speed SPEC.yaml FILE…")?;
+    let spec = arguments
+        .next()
+        .ok_or("usage: decode_speed SPEC.yaml FILE…")?;
     let spec = ResolvedSpec::declared(TableSpec::from_yaml(&std::fs::read_to_string(spec)?)?);
     let plan = DecodePlan::new(&spec)?;
     for file in arguments {

@@ -61,14 +61,23 @@ pub struct Chunks {
 }
 
 enum Cutter {
-    Lines { text: TextCutter, envelope: Envelope },
-    Csv { text: TextCutter, header: Option<Arc<[String]>> },
+    Lines {
+        text: TextCutter,
+        envelope: Envelope,
+    },
+    Csv {
+        text: TextCutter,
+        header: Option<Arc<[String]>>,
+    },
     Parquet(ParquetCutter),
 }
 
 impl std::fmt::Debug for Chunks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Chunks").field("name", &self.name).field("row", &self.row).finish()
+        f.debug_struct("Chunks")
+            .field("name", &self.name)
+            .field("row", &self.row)
+            .finish()
     }
 }
 
@@ -84,17 +93,25 @@ pub fn open(
     input: Input,
 ) -> Result<Chunks> {
     let cutter = match identify(format, name, input)? {
-        Opened::Text(FileFormat::Csv, reader) => {
-            Cutter::Csv { text: TextCutter::new(reader), header: None }
-        }
-        Opened::Text(_, reader) => {
-            Cutter::Lines { text: TextCutter::new(reader), envelope: plan.envelope }
-        }
+        Opened::Text(FileFormat::Csv, reader) => Cutter::Csv {
+            text: TextCutter::new(reader),
+            header: None,
+        },
+        Opened::Text(_, reader) => Cutter::Lines {
+            text: TextCutter::new(reader),
+            envelope: plan.envelope,
+        },
         Opened::Parquet(input) => {
             Cutter::Parquet(ParquetCutter::new(input).map_err(|e| e.context(name))?)
         }
     };
-    Ok(Chunks { name: name.into(), cutter, row: 0, line: 1, failed: false })
+    Ok(Chunks {
+        name: name.into(),
+        cutter,
+        row: 0,
+        line: 1,
+        failed: false,
+    })
 }
 
 impl Iterator for Chunks {
@@ -104,7 +121,9 @@ impl Iterator for Chunks {
         if self.failed {
             return None;
         }
-        let next = self.cut().map_err(|e| e.context(format!("{} line {}", self.name, self.line)));
+        let next = self
+            .cut()
+            .map_err(|e| e.context(format!("{} line {}", self.name, self.line)));
         self.failed = next.is_err();
         next.transpose()
     }
@@ -116,9 +135,15 @@ impl Chunks {
             Cutter::Lines { text, envelope } => {
                 let pairs = *envelope == Envelope::Debezium;
                 let find = |bytes: &[u8], _: bool| line_boundary(bytes, pairs);
-                let Some(bytes) = text.next(find)? else { return Ok(None) };
+                let Some(bytes) = text.next(find)? else {
+                    return Ok(None);
+                };
                 let lines = count_lines(&bytes);
-                let rows = if pairs { lines } else { lines - count_blank(&bytes) };
+                let rows = if pairs {
+                    lines
+                } else {
+                    lines - count_blank(&bytes)
+                };
                 Ok(Some(self.chunk(Content::Lines(bytes), rows, lines)))
             }
             Cutter::Csv { text, header } => {
@@ -126,7 +151,9 @@ impl Chunks {
                     Some(header) => Arc::clone(header),
                     None => {
                         let first = |bytes: &[u8], _: bool| CsvBoundary::first(bytes);
-                        let Some(bytes) = text.next(first)? else { return Ok(None) };
+                        let Some(bytes) = text.next(first)? else {
+                            return Ok(None);
+                        };
                         let names = parse_header(&bytes)?;
                         self.line += count_lines(&bytes);
                         *header = Some(Arc::clone(&names));
@@ -134,14 +161,26 @@ impl Chunks {
                     }
                 };
                 let last = |bytes: &[u8], _: bool| CsvBoundary::last(bytes);
-                let Some(bytes) = text.next(last)? else { return Ok(None) };
+                let Some(bytes) = text.next(last)? else {
+                    return Ok(None);
+                };
                 let lines = count_lines(&bytes);
                 let rows = CsvBoundary::records(&bytes);
-                Ok(Some(self.chunk(Content::Csv { header, bytes }, rows, lines)))
+                Ok(Some(self.chunk(
+                    Content::Csv { header, bytes },
+                    rows,
+                    lines,
+                )))
             }
             Cutter::Parquet(cutter) => {
-                let Some((file, row_group, rows)) = cutter.next() else { return Ok(None) };
-                Ok(Some(self.chunk(Content::Parquet { file, row_group }, rows, rows)))
+                let Some((file, row_group, rows)) = cutter.next() else {
+                    return Ok(None);
+                };
+                Ok(Some(self.chunk(
+                    Content::Parquet { file, row_group },
+                    rows,
+                    rows,
+                )))
             }
         }
     }
@@ -169,7 +208,12 @@ struct TextCutter {
 
 impl TextCutter {
     fn new(reader: Box<dyn Read + Send>) -> Self {
-        Self { reader, rest: Vec::new(), started: false, ended: false }
+        Self {
+            reader,
+            rest: Vec::new(),
+            started: false,
+            ended: false,
+        }
     }
 
     /// The next piece. `find` gets the text at hand and says how much of it is whole records.
@@ -219,14 +263,20 @@ impl TextCutter {
 /// The end of the last whole line; with `pairs` not between the halves of a key change, which only
 /// their place ties together once a sink has dropped the headers.
 fn line_boundary(bytes: &[u8], pairs: bool) -> usize {
-    let end = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |last| last + 1);
+    let end = bytes
+        .iter()
+        .rposition(|b| *b == b'\n')
+        .map_or(0, |last| last + 1);
     if !pairs {
         return end;
     }
     let mut cut = end;
     for _ in 0..PAIR_LINES {
         let head = bytes.get(..cut.saturating_sub(1)).unwrap_or_default();
-        let start = head.iter().rposition(|b| *b == b'\n').map_or(0, |last| last + 1);
+        let start = head
+            .iter()
+            .rposition(|b| *b == b'\n')
+            .map_or(0, |last| last + 1);
         let line = bytes.get(start..cut).unwrap_or_default();
         if contains(line, b"\"op\":\"d\"") {
             return if start > 0 { start } else { end };
@@ -263,9 +313,15 @@ fn parse_header(bytes: &[u8]) -> Result<Arc<[String]>> {
     if !matches!(records.next(&mut cells), Some(Ok(_))) {
         return Err(invalid("is missing"));
     }
-    let names: Vec<String> = cells.iter().map(|cell| cell.text.trim().to_owned()).collect();
+    let names: Vec<String> = cells
+        .iter()
+        .map(|cell| cell.text.trim().to_owned())
+        .collect();
     let mut seen = std::collections::HashSet::new();
-    match names.iter().find(|name| name.is_empty() || !seen.insert(name.as_str())) {
+    match names
+        .iter()
+        .find(|name| name.is_empty() || !seen.insert(name.as_str()))
+    {
         Some(name) if name.is_empty() => Err(invalid("has a column without name")),
         Some(name) => Err(invalid(&format!("names {name} twice"))),
         None => Ok(names.into()),

@@ -76,7 +76,10 @@ impl Findings {
 }
 
 pub(crate) fn two_positions() -> Error {
-    Error::new(Code::InvalidRecord, "source positions of two kinds of connector are mixed")
+    Error::new(
+        Code::InvalidRecord,
+        "source positions of two kinds of connector are mixed",
+    )
 }
 
 fn merge_fields(fields: &mut Vec<SeenField>, others: Vec<SeenField>) {
@@ -188,7 +191,10 @@ impl<'p> FieldOrder<'p> {
             Some(place) => *place,
             None if self.fields.len() < FIELDS_MAX => {
                 let renamed = self.plan.renamed(name).to_owned();
-                self.fields.push(SeenField { name: renamed, seen: Seen::Nothing });
+                self.fields.push(SeenField {
+                    name: renamed,
+                    seen: Seen::Nothing,
+                });
                 self.places.insert(name.into(), self.fields.len() - 1);
                 self.fields.len() - 1
             }
@@ -213,11 +219,20 @@ impl<'p> FieldOrder<'p> {
     }
 
     pub(crate) fn findings(self) -> Findings {
-        let widened = self.plan.columns.iter().zip(self.misfits).filter_map(|(column, seen)| {
-            let needed = wider(column.data_type.clone(), seen.data_type()?);
-            let widens = needed != column.data_type && types::widens_to(&column.data_type, &needed);
-            widens.then(|| SeenField { name: column.name.clone(), seen: Seen::Typed(needed) })
-        });
+        let widened = self
+            .plan
+            .columns
+            .iter()
+            .zip(self.misfits)
+            .filter_map(|(column, seen)| {
+                let needed = wider(column.data_type.clone(), seen.data_type()?);
+                let widens =
+                    needed != column.data_type && types::widens_to(&column.data_type, &needed);
+                widens.then(|| SeenField {
+                    name: column.name.clone(),
+                    seen: Seen::Typed(needed),
+                })
+            });
         Findings {
             widened: widened.collect(),
             fields: self.fields,
@@ -241,9 +256,17 @@ pub fn evolve(
     first: bool,
 ) -> Result<Option<ResolvedSpec>> {
     let mut next = spec.clone();
-    let since = if first { spec.schema_number } else { spec.schema_number + 1 };
+    let since = if first {
+        spec.schema_number
+    } else {
+        spec.schema_number + 1
+    };
     for column in metadata_columns(&spec.spec.source)? {
-        if !next.columns.iter().any(|known| known.column.name == column.name) {
+        if !next
+            .columns
+            .iter()
+            .any(|known| known.column.name == column.name)
+        {
             next.columns.push(ResolvedColumn { column, since });
         }
     }
@@ -266,7 +289,9 @@ pub fn evolve(
 }
 
 fn add_column(next: &mut ResolvedSpec, field: &SeenField, since: u32) -> Result<()> {
-    let Some(data_type) = field.data_type() else { return Ok(()) };
+    let Some(data_type) = field.data_type() else {
+        return Ok(());
+    };
     let name = &field.name;
     if next.columns.iter().any(|known| known.column.name == *name) {
         return Ok(());
@@ -294,7 +319,11 @@ fn check_name(next: &ResolvedSpec, name: &str) -> Result<()> {
         return Err(Error::new(Code::ReservedColumn, message).with_hint(hint));
     }
     let lower = name.to_lowercase();
-    match next.columns.iter().find(|known| known.column.name.to_lowercase() == lower) {
+    match next
+        .columns
+        .iter()
+        .find(|known| known.column.name.to_lowercase() == lower)
+    {
         Some(known) => {
             let known = &known.column.name;
             let message = format!("table {table}: {name} and {known} differ only in case");
@@ -305,12 +334,23 @@ fn check_name(next: &ResolvedSpec, name: &str) -> Result<()> {
 }
 
 fn widen_column(next: &mut ResolvedSpec, field: &SeenField) -> Result<()> {
-    let fixed = next.spec.sequence_by.iter().flat_map(|by| by.names()).chain(&next.spec.keys);
+    let fixed = next
+        .spec
+        .sequence_by
+        .iter()
+        .flat_map(|by| by.names())
+        .chain(&next.spec.keys);
     if fixed.into_iter().any(|name| *name == field.name) {
         return Ok(());
     }
-    let Some(needed) = field.data_type() else { return Ok(()) };
-    for known in next.columns.iter_mut().filter(|known| known.column.name == field.name) {
+    let Some(needed) = field.data_type() else {
+        return Ok(());
+    };
+    for known in next
+        .columns
+        .iter_mut()
+        .filter(|known| known.column.name == field.name)
+    {
         let declared = known.column.data_type()?;
         if declared != needed && types::widens_to(&declared, &needed) {
             known.column.type_name = types::type_name(&needed)?;
@@ -321,7 +361,9 @@ fn widen_column(next: &mut ResolvedSpec, field: &SeenField) -> Result<()> {
 
 fn fix_sequence(next: &mut ResolvedSpec, findings: &Findings) -> Result<()> {
     let derived = next.spec.sequence_by.is_none() && next.spec.has_derived_sequence();
-    let (Some(position), true) = (&findings.position, derived) else { return Ok(()) };
+    let (Some(position), true) = (&findings.position, derived) else {
+        return Ok(());
+    };
     let found = types::type_name(position)?;
     match &next.sequence_type {
         Some(fixed) if *fixed != found => {

@@ -37,8 +37,11 @@ impl FileFormat {
             "csv" => Ok(Self::Csv),
             "parquet" => Ok(Self::Parquet),
             "avro" => Err(avro()),
-            _ => Err(Error::new(Code::InvalidArgument, format!("file format {word:?} is unknown"))
-                .with_hint("use jsonl, csv or parquet")),
+            _ => Err(Error::new(
+                Code::InvalidArgument,
+                format!("file format {word:?} is unknown"),
+            )
+            .with_hint("use jsonl, csv or parquet")),
         }
     }
 
@@ -46,7 +49,9 @@ impl FileFormat {
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
-        let bare = [".gz", ".gzip", ".zst", ".zstd"].iter().find_map(|end| name.strip_suffix(end));
+        let bare = [".gz", ".gzip", ".zst", ".zstd"]
+            .iter()
+            .find_map(|end| name.strip_suffix(end));
         match bare.unwrap_or(&name).rsplit_once('.')?.1 {
             "jsonl" | "json" | "ndjson" => Some(Self::JsonLines),
             "csv" => Some(Self::Csv),
@@ -114,7 +119,9 @@ pub(crate) fn identify(format: Option<FileFormat>, name: &str, input: Input) -> 
         reader.read_to_end(&mut bytes).map_err(failed)?;
         return Ok(Opened::Parquet(Input::Bytes(bytes.into())));
     }
-    let format = format.or_else(|| FileFormat::from_name(name)).unwrap_or_else(|| by_text(&start));
+    let format = format
+        .or_else(|| FileFormat::from_name(name))
+        .unwrap_or_else(|| by_text(&start));
     Ok(Opened::Text(format, reader))
 }
 
@@ -136,7 +143,10 @@ fn raw_reader(input: Input) -> Box<dyn Read + Send> {
 fn peek(input: Input) -> io::Result<(Vec<u8>, Input)> {
     match input {
         Input::Bytes(bytes) => {
-            let start = bytes.get(..SNIFF_BYTES.min(bytes.len())).unwrap_or_default().to_vec();
+            let start = bytes
+                .get(..SNIFF_BYTES.min(bytes.len()))
+                .unwrap_or_default()
+                .to_vec();
             Ok((start, Input::Bytes(bytes)))
         }
         Input::File(mut file) => {
@@ -172,13 +182,23 @@ fn read_start(reader: &mut impl Read) -> io::Result<Vec<u8>> {
 
 fn decompress(reader: Box<dyn Read + Send>, gzip: bool) -> io::Result<Box<dyn Read + Send>> {
     let taken = Arc::new(AtomicU64::new(0));
-    let counted = Counted { reader, taken: Arc::clone(&taken) };
+    let counted = Counted {
+        reader,
+        taken: Arc::clone(&taken),
+    };
     let inner: Box<dyn Read + Send> = if gzip {
-        Box::new(flate2::read::MultiGzDecoder::new(BufReader::with_capacity(1 << 18, counted)))
+        Box::new(flate2::read::MultiGzDecoder::new(BufReader::with_capacity(
+            1 << 18,
+            counted,
+        )))
     } else {
         Box::new(zstd::stream::read::Decoder::new(counted)?)
     };
-    Ok(Box::new(Guarded { inner, taken, given: 0 }))
+    Ok(Box::new(Guarded {
+        inner,
+        taken,
+        given: 0,
+    }))
 }
 
 struct Counted {
@@ -189,7 +209,8 @@ struct Counted {
 impl Read for Counted {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.reader.read(buffer)?;
-        self.taken.fetch_add(u64::try_from(count).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.taken
+            .fetch_add(u64::try_from(count).unwrap_or(u64::MAX), Ordering::Relaxed);
         Ok(count)
     }
 }
@@ -204,7 +225,9 @@ struct Guarded {
 impl Read for Guarded {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
-        self.given = self.given.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
+        self.given = self
+            .given
+            .saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
         let taken = self.taken.load(Ordering::Relaxed);
         if self.given > RATIO_FREE_BYTES && self.given > taken.saturating_mul(RATIO_MAX) {
             return Err(io::Error::new(
@@ -240,17 +263,26 @@ mod tests {
         let gzip = gzip.finish().unwrap();
         let zstd = zstd::encode_all(&b"{}\n"[..], 1).unwrap();
         for bytes in [gzip, zstd, b"{}\n".to_vec()] {
-            assert_eq!(text_of(None, "x", bytes), (FileFormat::JsonLines, "{}\n".into()));
+            assert_eq!(
+                text_of(None, "x", bytes),
+                (FileFormat::JsonLines, "{}\n".into())
+            );
         }
     }
 
     #[test]
     fn names_tell_the_format_below_the_compression() {
-        assert_eq!(FileFormat::from_name("a/b.JSONL.zst"), Some(FileFormat::JsonLines));
+        assert_eq!(
+            FileFormat::from_name("a/b.JSONL.zst"),
+            Some(FileFormat::JsonLines)
+        );
         assert_eq!(FileFormat::from_name("b.csv.gz"), Some(FileFormat::Csv));
         assert_eq!(FileFormat::from_name("b"), None);
         assert_eq!(text_of(None, "x", b"a,b\n".to_vec()).0, FileFormat::Csv);
-        assert_eq!(text_of(Some(FileFormat::Csv), "x.jsonl", vec![]).0, FileFormat::Csv);
+        assert_eq!(
+            text_of(Some(FileFormat::Csv), "x.jsonl", vec![]).0,
+            FileFormat::Csv
+        );
     }
 
     #[test]
@@ -261,8 +293,7 @@ mod tests {
             encoder.write_all(&zeros).unwrap();
         }
         let bomb = encoder.finish().unwrap();
-        let Opened::Text(_, mut reader) =
-            identify(None, "x", Input::Bytes(bomb.into())).unwrap()
+        let Opened::Text(_, mut reader) = identify(None, "x", Input::Bytes(bomb.into())).unwrap()
         else {
             panic!("taken for Parquet")
         };

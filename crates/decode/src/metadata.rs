@@ -67,11 +67,18 @@ const FIELDS: [(&str, MetadataField); 26] = [
 impl MetadataField {
     /// The field of that name.
     pub(crate) fn from_name(name: &str) -> Result<Self> {
-        FIELDS.iter().find(|(known, _)| *known == name).map(|(_, field)| *field).ok_or_else(|| {
-            let names: Vec<_> = FIELDS.iter().map(|(name, _)| *name).collect();
-            Error::new(Code::InvalidSpec, format!("metadata column {name:?} is unknown"))
+        FIELDS
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, field)| *field)
+            .ok_or_else(|| {
+                let names: Vec<_> = FIELDS.iter().map(|(name, _)| *name).collect();
+                Error::new(
+                    Code::InvalidSpec,
+                    format!("metadata column {name:?} is unknown"),
+                )
                 .with_hint(format!("known are {}", names.join(", ")))
-        })
+            })
     }
 
     /// The type of its column.

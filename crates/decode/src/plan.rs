@@ -70,16 +70,24 @@ impl DecodePlan {
         let table = &spec.spec;
         let source = &table.source;
         let envelope = envelope_of(&source.format)?;
-        let source_names: HashMap<&str, &str> =
-            source.columns.iter().map(|(from, to)| (to.as_str(), from.as_str())).collect();
+        let source_names: HashMap<&str, &str> = source
+            .columns
+            .iter()
+            .map(|(from, to)| (to.as_str(), from.as_str()))
+            .collect();
         let sequence = table.sequence_by.iter().flat_map(|by| by.names());
         let strict: Vec<&String> = table.keys.iter().chain(sequence).collect();
         let mut columns = Vec::with_capacity(spec.columns.len());
         let mut names = HashMap::new();
         for (position, resolved) in spec.columns.iter().enumerate() {
             let column = &resolved.column;
-            let metadata = source.metadata_columns.iter().find(|(_, name)| **name == column.name);
-            let metadata = metadata.map(|(field, _)| MetadataField::from_name(field)).transpose()?;
+            let metadata = source
+                .metadata_columns
+                .iter()
+                .find(|(_, name)| **name == column.name);
+            let metadata = metadata
+                .map(|(field, _)| MetadataField::from_name(field))
+                .transpose()?;
             if metadata.is_none() {
                 let name = source_names.get(column.name.as_str()).copied();
                 names.insert(name.unwrap_or(&column.name).into(), position);
@@ -100,7 +108,10 @@ impl DecodePlan {
             planned.check_default()?;
             columns.push(planned);
         }
-        let keys = table.keys.iter().filter_map(|key| columns.iter().position(|c| c.name == *key));
+        let keys = table
+            .keys
+            .iter()
+            .filter_map(|key| columns.iter().position(|c| c.name == *key));
         Ok(Self {
             keys: keys.collect(),
             columns,
@@ -132,9 +143,10 @@ impl DecodePlan {
             (Content::Parquet { file, row_group }, Envelope::Flat) => {
                 parquet_file::decode(self, chunk, file, *row_group)
             }
-            (Content::Csv { .. } | Content::Parquet { .. }, Envelope::Debezium) => {
-                Err(Error::new(Code::Unsupported, "source format debezium is read from JSON lines"))
-            }
+            (Content::Csv { .. } | Content::Parquet { .. }, Envelope::Debezium) => Err(Error::new(
+                Code::Unsupported,
+                "source format debezium is read from JSON lines",
+            )),
         };
         decoded.map_err(|e| e.context(&chunk.name))
     }
@@ -161,11 +173,15 @@ impl PlanColumn {
     }
 
     fn check_default(&self) -> Result<()> {
-        let Some(default) = &self.default else { return Ok(()) };
-        self.builder()?.append_json(crate::scan::Raw(default)).map_err(|_| {
-            let message = format!("column {}: default is no value of its type", self.name);
-            Error::new(Code::InvalidSpec, message)
-        })
+        let Some(default) = &self.default else {
+            return Ok(());
+        };
+        self.builder()?
+            .append_json(crate::scan::Raw(default))
+            .map_err(|_| {
+                let message = format!("column {}: default is no value of its type", self.name);
+                Error::new(Code::InvalidSpec, message)
+            })
     }
 }
 
@@ -173,7 +189,8 @@ fn envelope_of(format: &str) -> Result<Envelope> {
     match format {
         "flat" => Ok(Envelope::Flat),
         "debezium" => Ok(Envelope::Debezium),
-        "debezium-flat" | "dms" | "maxwell" | "canal" | "goldengate" | "delta" | "sqlserver-cdc" => {
+        "debezium-flat" | "dms" | "maxwell" | "canal" | "goldengate" | "delta"
+        | "sqlserver-cdc" => {
             let message = format!("source format {format} is not read by this build");
             Err(Error::new(Code::Unsupported, message).with_hint("use flat or debezium"))
         }

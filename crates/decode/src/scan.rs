@@ -64,7 +64,12 @@ impl<'a> Raw<'a> {
         if self.kind() != Kind::String {
             return None;
         }
-        Quoted { text: self.0, escaped: self.0.contains('\\') }.decode().ok()
+        Quoted {
+            text: self.0,
+            escaped: self.0.contains('\\'),
+        }
+        .decode()
+        .ok()
     }
 
     /// The members of an object, in order; nothing for other values.
@@ -85,7 +90,9 @@ impl<'a> Quoted<'a> {
     /// The text without escapes.
     pub(crate) fn decode(self) -> Scanned<Cow<'a, str>> {
         if self.escaped {
-            serde_json::from_str::<String>(self.text).map(Cow::Owned).map_err(|_| Malformed)
+            serde_json::from_str::<String>(self.text)
+                .map(Cow::Owned)
+                .map_err(|_| Malformed)
         } else {
             let inner = self.text.get(1..self.text.len().saturating_sub(1));
             inner.map(Cow::Borrowed).ok_or(Malformed)
@@ -94,7 +101,11 @@ impl<'a> Quoted<'a> {
 
     /// The text between the quotes, when nothing in it is escaped.
     pub(crate) fn plain(self) -> Option<&'a str> {
-        if self.escaped { None } else { self.text.get(1..self.text.len().saturating_sub(1)) }
+        if self.escaped {
+            None
+        } else {
+            self.text.get(1..self.text.len().saturating_sub(1))
+        }
     }
 }
 
@@ -107,7 +118,11 @@ impl<'a> Scanner<'a> {
     pub(crate) fn document(text: &'a str) -> Scanned<Raw<'a>> {
         let mut scanner = Self::new(text);
         let value = scanner.value()?;
-        if scanner.peek().is_none() { Ok(value) } else { Err(Malformed) }
+        if scanner.peek().is_none() {
+            Ok(value)
+        } else {
+            Err(Malformed)
+        }
     }
 
     /// Walks an object that starts here; each member's value is scanned before the callback sees it.
@@ -163,7 +178,10 @@ impl<'a> Scanner<'a> {
         self.peek();
         let start = self.position;
         self.skip(0)?;
-        self.text.get(start..self.position).map(Raw).ok_or(Malformed)
+        self.text
+            .get(start..self.position)
+            .map(Raw)
+            .ok_or(Malformed)
     }
 
     /// Steps over a value that is known to stand here, without looking into it.
@@ -199,7 +217,11 @@ impl<'a> Scanner<'a> {
     }
 
     fn expect(&mut self, byte: u8) -> Scanned<()> {
-        if self.take(byte) { Ok(()) } else { Err(Malformed) }
+        if self.take(byte) {
+            Ok(())
+        } else {
+            Err(Malformed)
+        }
     }
 
     fn skip(&mut self, depth: usize) -> Scanned<()> {
@@ -245,11 +267,19 @@ impl<'a> Scanner<'a> {
     }
 
     fn literal(&mut self, word: &str) -> Scanned<()> {
-        if self.skip_known(word) { Ok(()) } else { Err(Malformed) }
+        if self.skip_known(word) {
+            Ok(())
+        } else {
+            Err(Malformed)
+        }
     }
 
     fn number(&mut self) -> Scanned<()> {
-        let rest = self.text.as_bytes().get(self.position..).unwrap_or_default();
+        let rest = self
+            .text
+            .as_bytes()
+            .get(self.position..)
+            .unwrap_or_default();
         let mut bytes = rest.iter().peekable();
         let mut length = usize::from(bytes.next_if_eq(&&b'-').is_some());
         let digits = |bytes: &mut std::iter::Peekable<std::slice::Iter<'_, u8>>| {
@@ -257,7 +287,11 @@ impl<'a> Scanner<'a> {
             while bytes.next_if(|b| b.is_ascii_digit()).is_some() {
                 count += 1;
             }
-            if count == 0 { Err(Malformed) } else { Ok(count) }
+            if count == 0 {
+                Err(Malformed)
+            } else {
+                Ok(count)
+            }
         };
         let leading_zero = bytes.peek() == Some(&&b'0');
         let whole = digits(&mut bytes)?;
@@ -320,12 +354,20 @@ fn plain_length(bytes: &[u8]) -> usize {
         length += 8;
     }
     let tail = bytes.get(length..).unwrap_or_default();
-    length + tail.iter().position(|b| matches!(b, b'"' | b'\\' | 0..=0x1f)).unwrap_or(tail.len())
+    length
+        + tail
+            .iter()
+            .position(|b| matches!(b, b'"' | b'\\' | 0..=0x1f))
+            .unwrap_or(tail.len())
 }
 
 fn escape_length(bytes: &[u8]) -> Scanned<usize> {
     match bytes {
-        [_, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', ..] => Ok(2),
+        [
+            _,
+            b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't',
+            ..,
+        ] => Ok(2),
         [_, b'u', digits @ ..] => match digits.get(..4) {
             Some(hex) if hex.iter().all(u8::is_ascii_hexdigit) => Ok(6),
             _ => Err(Malformed),
@@ -341,10 +383,34 @@ mod tests {
     #[test]
     fn valid_documents_are_what_serde_takes_for_valid() {
         for text in [
-            "null", " true ", "-0", "-0.5e+10", "[]", "[1, 2 ,3]", "{}", "{\"a\": {\"b\": [null]}}",
-            "\"a\\u00e9\\n\"", "\"ä long string with more than eight bytes\"", "", "01", "1.", "-",
-            "tru", "[1,]", "{\"a\"}", "{\"a\":1,}", "\"\\x\"", "\"\\u12\"", "\"\n\"", "\"", "1 2",
-            "{a:1}", "[", "{\"a\":1", "1e", "\"abcdefg\u{1}\"",
+            "null",
+            " true ",
+            "-0",
+            "-0.5e+10",
+            "[]",
+            "[1, 2 ,3]",
+            "{}",
+            "{\"a\": {\"b\": [null]}}",
+            "\"a\\u00e9\\n\"",
+            "\"ä long string with more than eight bytes\"",
+            "",
+            "01",
+            "1.",
+            "-",
+            "tru",
+            "[1,]",
+            "{\"a\"}",
+            "{\"a\":1,}",
+            "\"\\x\"",
+            "\"\\u12\"",
+            "\"\n\"",
+            "\"",
+            "1 2",
+            "{a:1}",
+            "[",
+            "{\"a\":1",
+            "1e",
+            "\"abcdefg\u{1}\"",
         ] {
             let expected = serde_json::from_str::<serde_json::Value>(text).is_ok();
             assert_eq!(Scanner::document(text).is_ok(), expected, "{text}");

@@ -106,7 +106,11 @@ impl Seen {
             Kind::String => Self::Text,
             Kind::Number if raw.0.parse::<i64>().is_ok() => Self::Long,
             Kind::Number if raw.0.bytes().all(|b| b.is_ascii_digit() || b == b'-') => {
-                if raw.0.len() <= 38 { Self::Big } else { Self::Text }
+                if raw.0.len() <= 38 {
+                    Self::Big
+                } else {
+                    Self::Text
+                }
             }
             Kind::Number => Self::Double,
             Kind::Array => {
@@ -167,7 +171,13 @@ pub(crate) fn wider(a: DataType, b: DataType) -> DataType {
     let zoned = |t: &DataType| matches!(t, DataType::Timestamp(_, Some(_)));
     match (&a, &b) {
         // A timestamp without zone reads as UTC (R-K8).
-        (DataType::Timestamp(..), DataType::Timestamp(..)) => if zoned(&a) { a } else { b },
+        (DataType::Timestamp(..), DataType::Timestamp(..)) => {
+            if zoned(&a) {
+                a
+            } else {
+                b
+            }
+        }
         _ => wider_number(&as_decimal(&a), &as_decimal(&b)),
     }
 }
@@ -204,20 +214,27 @@ mod tests {
     fn seen(values: &[&str]) -> Option<String> {
         let mut seen = Seen::default();
         values.iter().for_each(|value| seen.observe(Raw(value)));
-        seen.data_type().map(|data_type| types::type_name(&data_type).unwrap())
+        seen.data_type()
+            .map(|data_type| types::type_name(&data_type).unwrap())
     }
 
     #[test]
     fn types_grow_with_the_values() {
         assert_eq!(seen(&["null"]), None);
         assert_eq!(seen(&["1", "null", "2"]).unwrap(), "long");
-        assert_eq!(seen(&["1", "18446744073709551615"]).unwrap(), "decimal(38,0)");
+        assert_eq!(
+            seen(&["1", "18446744073709551615"]).unwrap(),
+            "decimal(38,0)"
+        );
         assert_eq!(seen(&["1", "1.5"]).unwrap(), "double");
         assert_eq!(seen(&["1", "\"x\""]).unwrap(), "string");
         assert_eq!(seen(&["true", "1"]).unwrap(), "string");
         assert_eq!(seen(&["[]", "[1]", "[null]"]).unwrap(), "array<long>");
         let objects = ["{\"a\":1}", "{\"b\":{\"c\":null}}", "{\"a\":2.5}"];
-        assert_eq!(seen(&objects).unwrap(), "struct<a:double,b:struct<c:string>>");
+        assert_eq!(
+            seen(&objects).unwrap(),
+            "struct<a:double,b:struct<c:string>>"
+        );
         assert_eq!(seen(&["{}"]).unwrap(), "string");
     }
 }

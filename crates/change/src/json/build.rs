@@ -27,7 +27,9 @@ pub fn array(data_type: &DataType, values: &[Option<&Value>]) -> Parsed<ArrayRef
         DataType::Float32 => Arc::new(Float32Array::from(each(values, float)?)),
         DataType::Float64 => Arc::new(Float64Array::from(each(values, double)?)),
         DataType::Decimal128(precision, scale) => {
-            let parsed = each(values, |v| number::parse_decimal(scalar_text(v)?, *precision, *scale))?;
+            let parsed = each(values, |v| {
+                number::parse_decimal(scalar_text(v)?, *precision, *scale)
+            })?;
             let array = Decimal128Array::from(parsed).with_precision_and_scale(*precision, *scale);
             Arc::new(array.map_err(|_| Failure::Invalid)?)
         }
@@ -38,7 +40,9 @@ pub fn array(data_type: &DataType, values: &[Option<&Value>]) -> Parsed<ArrayRef
         }
         DataType::Utf8 => Arc::new(StringArray::from(each(values, |v| Ok(text(v)))?)),
         DataType::Binary => {
-            let parsed = each(values, |v| binary::parse_base64(v.as_str().ok_or(Failure::Invalid)?))?;
+            let parsed = each(values, |v| {
+                binary::parse_base64(v.as_str().ok_or(Failure::Invalid)?)
+            })?;
             Arc::new(BinaryArray::from_iter(parsed))
         }
         DataType::List(item) => list(item, values)?,
@@ -107,7 +111,11 @@ fn date(value: &Value) -> Parsed<i32> {
 
 fn timestamp(value: &Value, zoned: bool) -> Parsed<i64> {
     let parsed = time::parse_timestamp(value.as_str().ok_or(Failure::Invalid)?)?;
-    if zoned || parsed.offset_s.is_none() { Ok(parsed.micros) } else { Err(Failure::Invalid) }
+    if zoned || parsed.offset_s.is_none() {
+        Ok(parsed.micros)
+    } else {
+        Err(Failure::Invalid)
+    }
 }
 
 fn text(value: &Value) -> String {
@@ -119,7 +127,11 @@ fn text(value: &Value) -> String {
 
 fn list(item: &FieldRef, values: &[Option<&Value>]) -> Parsed<ArrayRef> {
     let lists = each(values, |value| value.as_array().ok_or(Failure::Invalid))?;
-    let items: Vec<_> = lists.iter().flatten().flat_map(|list| list.iter().map(Some)).collect();
+    let items: Vec<_> = lists
+        .iter()
+        .flatten()
+        .flat_map(|list| list.iter().map(Some))
+        .collect();
     let lengths = lists.iter().map(|list| list.map_or(0, Vec::len));
     let array = ListArray::try_new(
         FieldRef::clone(item),
@@ -132,15 +144,23 @@ fn list(item: &FieldRef, values: &[Option<&Value>]) -> Parsed<ArrayRef> {
 
 fn map(entries: &FieldRef, sorted: bool, values: &[Option<&Value>]) -> Parsed<ArrayRef> {
     let maps = each(values, |value| value.as_object().ok_or(Failure::Invalid))?;
-    let DataType::Struct(pair) = entries.data_type() else { return Err(Failure::Invalid) };
-    let [key, value] = &pair[..] else { return Err(Failure::Invalid) };
+    let DataType::Struct(pair) = entries.data_type() else {
+        return Err(Failure::Invalid);
+    };
+    let [key, value] = &pair[..] else {
+        return Err(Failure::Invalid);
+    };
     let names: Vec<Value> = maps
         .iter()
         .flatten()
         .flat_map(|map| map.keys().map(|name| Value::String(name.clone())))
         .collect();
     let keys = array(key.data_type(), &names.iter().map(Some).collect::<Vec<_>>())?;
-    let contents: Vec<_> = maps.iter().flatten().flat_map(|map| map.values().map(Some)).collect();
+    let contents: Vec<_> = maps
+        .iter()
+        .flatten()
+        .flat_map(|map| map.values().map(Some))
+        .collect();
     let contents = array(value.data_type(), &contents)?;
     let pairs = StructArray::try_new(pair.clone(), vec![keys, contents], None);
     let array = MapArray::try_new(
@@ -156,12 +176,18 @@ fn map(entries: &FieldRef, sorted: bool, values: &[Option<&Value>]) -> Parsed<Ar
 fn structure(fields: &Fields, values: &[Option<&Value>]) -> Parsed<ArrayRef> {
     let objects = each(values, |value| value.as_object().ok_or(Failure::Invalid))?;
     let known = |name: &String| fields.iter().any(|field| field.name() == name);
-    if objects.iter().flatten().any(|object| !object.keys().all(known)) {
+    if objects
+        .iter()
+        .flatten()
+        .any(|object| !object.keys().all(known))
+    {
         return Err(Failure::Invalid);
     }
     let member = |field: &Arc<Field>| {
-        let values: Vec<_> =
-            objects.iter().map(|object| object.and_then(|o| o.get(field.name()))).collect();
+        let values: Vec<_> = objects
+            .iter()
+            .map(|object| object.and_then(|o| o.get(field.name())))
+            .collect();
         array(field.data_type(), &values)
     };
     let columns = fields.iter().map(member).collect::<Parsed<Vec<_>>>()?;
@@ -171,8 +197,11 @@ fn structure(fields: &Fields, values: &[Option<&Value>]) -> Parsed<ArrayRef> {
 }
 
 fn nulls_of<T>(values: &[Option<T>]) -> Option<NullBuffer> {
-    values
-        .iter()
-        .any(Option::is_none)
-        .then(|| values.iter().map(Option::is_some).collect::<Vec<bool>>().into())
+    values.iter().any(Option::is_none).then(|| {
+        values
+            .iter()
+            .map(Option::is_some)
+            .collect::<Vec<bool>>()
+            .into()
+    })
 }

@@ -89,13 +89,19 @@ impl Encoder {
             }
             other => return Self::plain(column, other),
         };
-        Ok(Self { nulls: column.nulls().cloned(), values })
+        Ok(Self {
+            nulls: column.nulls().cloned(),
+            values,
+        })
     }
 
     /// Other encodings of strings and bytes, as engines hand them out.
     fn plain(column: &ArrayRef, data_type: &DataType) -> Result<Self> {
         let refused = || {
-            Error::new(Code::Unsupported, format!("arrow type {data_type} has no JSON form"))
+            Error::new(
+                Code::Unsupported,
+                format!("arrow type {data_type} has no JSON form"),
+            )
         };
         let plain = match data_type {
             DataType::LargeUtf8 | DataType::Utf8View => DataType::Utf8,
@@ -133,18 +139,30 @@ impl Encoder {
             Values::UnsignedLong(values) => write_number(&values.value(row), out),
             Values::Float(values) => {
                 let value = values.value(row);
-                if value.is_finite() { write_number(&value, out) } else { no_number(value.into(), out) }
+                if value.is_finite() {
+                    write_number(&value, out);
+                } else {
+                    no_number(value.into(), out);
+                }
             }
             Values::Double(values) => {
                 let value = values.value(row);
-                if value.is_finite() { write_number(&value, out) } else { no_number(value, out) }
+                if value.is_finite() {
+                    write_number(&value, out);
+                } else {
+                    no_number(value, out);
+                }
             }
             Values::Decimal(values, scale) => {
-                quoted(out, |out| number::write_decimal(values.value(row), *scale, out));
+                quoted(out, |out| {
+                    number::write_decimal(values.value(row), *scale, out);
+                });
             }
             Values::Date(values) => quoted(out, |out| time::write_date(values.value(row), out)),
             Values::Timestamp(values, zoned) => {
-                quoted(out, |out| time::write_timestamp(values.value(row), *zoned, out));
+                quoted(out, |out| {
+                    time::write_timestamp(values.value(row), *zoned, out);
+                });
             }
             Values::Text(values) => write_string(values.value(row), out),
             Values::Binary(values) => {
@@ -235,7 +253,10 @@ fn write_map(
 
 fn range_at(offsets: &OffsetBuffer<i32>, row: usize) -> std::ops::Range<usize> {
     let at = |position: usize| {
-        offsets.get(position).and_then(|offset| usize::try_from(*offset).ok()).unwrap_or_default()
+        offsets
+            .get(position)
+            .and_then(|offset| usize::try_from(*offset).ok())
+            .unwrap_or_default()
     };
     at(row)..at(row + 1)
 }

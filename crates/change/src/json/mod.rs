@@ -90,7 +90,10 @@ mod tests {
         let cases = [
             ("long", json!(9_223_372_036_854_775_807_i64)),
             ("byte", json!(-128)),
-            ("decimal(38,2)", json!("123456789012345678901234567890123456.70")),
+            (
+                "decimal(38,2)",
+                json!("123456789012345678901234567890123456.70"),
+            ),
             ("double", json!("NaN")),
             ("double", json!("-Infinity")),
             ("double", json!(0.1)),
@@ -106,7 +109,10 @@ mod tests {
             ("array<array<string>>", json!([["a"], [], null])),
             ("map<string,decimal(5,1)>", json!({"a": "1.5", "b": null})),
             ("map<long,string>", json!({"7": "x"})),
-            ("struct<a:long,b:struct<c:date,d:binary>>", json!({"a": 1, "b": {"c": "2026-01-01", "d": null}})),
+            (
+                "struct<a:long,b:struct<c:date,d:binary>>",
+                json!({"a": 1, "b": {"c": "2026-01-01", "d": null}}),
+            ),
             ("struct<a:long>", Value::Null),
         ];
         for (type_name, value) in cases {
@@ -152,7 +158,10 @@ mod tests {
         let mut out = Vec::new();
         write_rows(&batch, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
-        assert_eq!(text, "{\"i\\\"d\":1,\"v\":null}\n{\"i\\\"d\":2,\"v\":\"é\"}\n");
+        assert_eq!(
+            text,
+            "{\"i\\\"d\":1,\"v\":null}\n{\"i\\\"d\":2,\"v\":\"é\"}\n"
+        );
         out = Vec::new();
         write_rows(&batch.slice(1, 1), &mut out).unwrap();
         assert!(text.ends_with(std::str::from_utf8(&out).unwrap()));

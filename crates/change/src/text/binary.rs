@@ -17,7 +17,9 @@ pub fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     let length = base64::encoded_len(bytes.len(), true).unwrap_or(usize::MAX);
     out.resize(start.saturating_add(length), b'=');
-    let written = out.get_mut(start..).map(|place| STANDARD.encode_slice(bytes, place));
+    let written = out
+        .get_mut(start..)
+        .map(|place| STANDARD.encode_slice(bytes, place));
     if let Some(Ok(written)) = written {
         out.truncate(start + written);
     }
@@ -39,7 +41,10 @@ pub fn parse_base64(text: &str) -> Parsed<Vec<u8>> {
 /// # Errors
 /// [`Failure::Invalid`] for any other text.
 pub fn parse_hex(text: &str) -> Parsed<Vec<u8>> {
-    let digits = text.strip_prefix("\\x").or_else(|| text.strip_prefix("0x")).unwrap_or(text);
+    let digits = text
+        .strip_prefix("\\x")
+        .or_else(|| text.strip_prefix("0x"))
+        .unwrap_or(text);
     let pairs = digits.as_bytes().chunks_exact(2);
     if !pairs.remainder().is_empty() {
         return Err(Failure::Invalid);

@@ -41,10 +41,18 @@ pub fn parse_float(text: &str) -> Parsed<f32> {
 /// The double of that value, if there is one that holds it exactly.
 #[must_use]
 pub fn long_as_double(value: i64) -> Option<f64> {
-    #[expect(clippy::cast_precision_loss, clippy::as_conversions, reason = "checked by the way back")]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::as_conversions,
+        reason = "checked by the way back"
+    )]
     let double = value as f64;
     // 2^63 itself would saturate on the way back and look exact.
-    #[expect(clippy::cast_possible_truncation, clippy::as_conversions, reason = "this is the check")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::as_conversions,
+        reason = "this is the check"
+    )]
     let back = double as i64;
     (back == value && double < 9_223_372_036_854_775_808.0).then_some(double)
 }
@@ -78,8 +86,9 @@ pub fn parse_decimal(text: &str, precision: u8, scale: i8) -> Parsed<i128> {
                     zeros = zeros.saturating_add(1);
                 } else {
                     unscaled = shift(unscaled, zeros.saturating_add(1))?;
-                    unscaled =
-                        unscaled.checked_add(i128::from(byte - b'0')).ok_or(Failure::Invalid)?;
+                    unscaled = unscaled
+                        .checked_add(i128::from(byte - b'0'))
+                        .ok_or(Failure::Invalid)?;
                     zeros = 0;
                 }
             }
@@ -89,7 +98,10 @@ pub fn parse_decimal(text: &str, precision: u8, scale: i8) -> Parsed<i128> {
     if !any {
         return Err(not_a_number(text));
     }
-    let value_scale = fraction_digits.unwrap_or(0).saturating_sub(exponent).saturating_sub(zeros);
+    let value_scale = fraction_digits
+        .unwrap_or(0)
+        .saturating_sub(exponent)
+        .saturating_sub(zeros);
     let magnitude = shift(unscaled, i32::from(scale).saturating_sub(value_scale))?;
     let value = if negative { -magnitude } else { magnitude };
     fits(value, precision)
@@ -100,7 +112,10 @@ pub fn parse_decimal(text: &str, precision: u8, scale: i8) -> Parsed<i128> {
 /// # Errors
 /// [`Failure::Invalid`] when a digit would be lost.
 pub fn rescale_decimal(unscaled: i128, from_scale: i32, precision: u8, scale: i8) -> Parsed<i128> {
-    fits(shift(unscaled, i32::from(scale).saturating_sub(from_scale))?, precision)
+    fits(
+        shift(unscaled, i32::from(scale).saturating_sub(from_scale))?,
+        precision,
+    )
 }
 
 /// Reads a big-endian two's-complement integer, as Connect decimals store it.
@@ -108,7 +123,9 @@ pub fn rescale_decimal(unscaled: i128, from_scale: i32, precision: u8, scale: i8
 /// # Errors
 /// [`Failure::Invalid`] beyond 128 bits.
 pub fn parse_unscaled(bytes: &[u8]) -> Parsed<i128> {
-    let Some(first) = bytes.first() else { return Ok(0) };
+    let Some(first) = bytes.first() else {
+        return Ok(0);
+    };
     let sign: u8 = if first & 0x80 == 0 { 0 } else { 0xff };
     let excess = bytes.len().saturating_sub(16);
     let (head, tail) = bytes.split_at(excess);
@@ -166,7 +183,13 @@ fn split_exponent(text: &str) -> Parsed<(&str, i32)> {
 
 fn not_a_number(text: &str) -> Failure {
     let text = text.trim_start_matches(['-', '+']);
-    let known = ["nan", "infinity", "inf", "positive_infinity", "negative_infinity"];
+    let known = [
+        "nan",
+        "infinity",
+        "inf",
+        "positive_infinity",
+        "negative_infinity",
+    ];
     if known.iter().any(|name| text.eq_ignore_ascii_case(name)) {
         Failure::Unrepresentable
     } else {
@@ -179,7 +202,9 @@ fn shift(value: i128, digits: i32) -> Parsed<i128> {
     if value == 0 || digits == 0 {
         return Ok(value);
     }
-    let power = 10i128.checked_pow(digits.unsigned_abs()).ok_or(Failure::Invalid)?;
+    let power = 10i128
+        .checked_pow(digits.unsigned_abs())
+        .ok_or(Failure::Invalid)?;
     if digits > 0 {
         value.checked_mul(power).ok_or(Failure::Invalid)
     } else if value % power == 0 {
@@ -190,8 +215,14 @@ fn shift(value: i128, digits: i32) -> Parsed<i128> {
 }
 
 fn fits(value: i128, precision: u8) -> Parsed<i128> {
-    let limit = 10u128.checked_pow(u32::from(precision)).unwrap_or(u128::MAX);
-    if value.unsigned_abs() < limit { Ok(value) } else { Err(Failure::Invalid) }
+    let limit = 10u128
+        .checked_pow(u32::from(precision))
+        .unwrap_or(u128::MAX);
+    if value.unsigned_abs() < limit {
+        Ok(value)
+    } else {
+        Err(Failure::Invalid)
+    }
 }
 
 #[cfg(test)]
@@ -209,9 +240,15 @@ mod tests {
         assert_eq!(parse_decimal("1e-400", 38, 2), Err(Failure::Invalid));
         assert_eq!(parse_decimal(".", 4, 2), Err(Failure::Invalid));
         assert_eq!(parse_decimal("NaN", 4, 2), Err(Failure::Unrepresentable));
-        assert_eq!(parse_decimal("-Infinity", 4, 2), Err(Failure::Unrepresentable));
+        assert_eq!(
+            parse_decimal("-Infinity", 4, 2),
+            Err(Failure::Unrepresentable)
+        );
         let text = "12345678901234567890123456789012345678";
-        assert_eq!(parse_decimal(text, 38, 0), text.parse().map_err(|_| Failure::Invalid));
+        assert_eq!(
+            parse_decimal(text, 38, 0),
+            text.parse().map_err(|_| Failure::Invalid)
+        );
     }
 
     #[test]

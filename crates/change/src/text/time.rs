@@ -37,7 +37,9 @@ pub fn parse_date(text: &str) -> Parsed<i32> {
 /// [`Failure::Unrepresentable`] beyond the years 1 to 9999, [`Failure::Invalid`] for no timestamp or
 /// for digits below a microsecond.
 pub fn parse_timestamp(text: &str) -> Parsed<ZonedText> {
-    let Some((days, rest)) = read_date(text.as_bytes()) else { return Err(beyond_calendar(text)) };
+    let Some((days, rest)) = read_date(text.as_bytes()) else {
+        return Err(beyond_calendar(text));
+    };
     let (time, rest) = match rest {
         [] => (0, rest),
         [b'T' | b't' | b' ', rest @ ..] => read_time(rest).ok_or(Failure::Invalid)?,
@@ -48,11 +50,18 @@ pub fn parse_timestamp(text: &str) -> Parsed<ZonedText> {
     }
     let (offset_s, rest) = read_offset(rest).ok_or(Failure::Invalid)?;
     if !rest.is_empty() {
-        return Err(if rest == b" BC" { Failure::Unrepresentable } else { Failure::Invalid });
+        return Err(if rest == b" BC" {
+            Failure::Unrepresentable
+        } else {
+            Failure::Invalid
+        });
     }
     let local = i64::from(days).saturating_mul(DAY_US).saturating_add(time);
     let micros = local.saturating_sub(i64::from(offset_s.unwrap_or(0)) * 1_000_000);
-    Ok(ZonedText { micros: timestamp_in_range(micros)?, offset_s })
+    Ok(ZonedText {
+        micros: timestamp_in_range(micros)?,
+        offset_s,
+    })
 }
 
 /// Parses a time of day, `24:00:00` included, into microseconds; a `Z` or offset is not taken.
@@ -71,7 +80,11 @@ pub fn parse_time(text: &str) -> Parsed<i64> {
 /// # Errors
 /// [`Failure::Unrepresentable`] beyond the years 1 to 9999 (R-K9).
 pub fn date_in_range(days: i32) -> Parsed<i32> {
-    if (DATE_MIN..=DATE_MAX).contains(&days) { Ok(days) } else { Err(Failure::Unrepresentable) }
+    if (DATE_MIN..=DATE_MAX).contains(&days) {
+        Ok(days)
+    } else {
+        Err(Failure::Unrepresentable)
+    }
 }
 
 /// The timestamp, if Delta holds it.
@@ -169,7 +182,10 @@ fn read_date(text: &[u8]) -> Option<(i32, &[u8])> {
     if day == 0 || day > days_in_month(year, month)? {
         return None;
     }
-    Some((i32::try_from(days_from_civil(i64::from(year), month, day)).ok()?, rest))
+    Some((
+        i32::try_from(days_from_civil(i64::from(year), month, day)).ok()?,
+        rest,
+    ))
 }
 
 fn read_time(text: &[u8]) -> Option<(i64, &[u8])> {
@@ -250,7 +266,9 @@ fn days_in_month(year: u32, month: u32) -> Option<u32> {
     Some(match month {
         1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
         4 | 6 | 9 | 11 => 30,
-        2 if year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400)) => 29,
+        2 if year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400)) => {
+            29
+        }
         2 => 28,
         _ => return None,
     })
@@ -276,9 +294,17 @@ fn civil_from_days(days: i64) -> (i64, u32, u32) {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, u32::try_from(month).unwrap_or(1), u32::try_from(day).unwrap_or(1))
+    (
+        year,
+        u32::try_from(month).unwrap_or(1),
+        u32::try_from(day).unwrap_or(1),
+    )
 }
 
 #[cfg(test)]
@@ -293,7 +319,10 @@ mod tests {
 
     #[test]
     fn every_day_survives_a_round_trip() {
-        for days in (DATE_MIN..=DATE_MAX).step_by(97).chain([DATE_MIN, -1, 0, 11_016, DATE_MAX]) {
+        for days in (DATE_MIN..=DATE_MAX)
+            .step_by(97)
+            .chain([DATE_MIN, -1, 0, 11_016, DATE_MAX])
+        {
             let mut out = Vec::new();
             write_date(days, &mut out);
             assert_eq!(parse_date(std::str::from_utf8(&out).unwrap()), Ok(days));
@@ -303,24 +332,54 @@ mod tests {
     #[test]
     fn timestamps_take_spaces_fractions_and_offsets() {
         let base = parse_timestamp("2026-02-28T12:00:00Z").unwrap().micros;
-        for text in ["2026-02-28 12:00:00+00", "2026-02-28 14:00+02:00", "2026-02-28T06:30:00-0530"] {
+        for text in [
+            "2026-02-28 12:00:00+00",
+            "2026-02-28 14:00+02:00",
+            "2026-02-28T06:30:00-0530",
+        ] {
             assert_eq!(parse_timestamp(text).unwrap().micros, base, "{text}");
         }
         assert_eq!(parse_timestamp("2026-02-28").unwrap().offset_s, None);
-        assert_eq!(parse_timestamp("2026-02-28T12:00:00.1234560").unwrap().micros, base + 123_456);
-        assert_eq!(parse_timestamp("2026-02-28T12:00:00.1234567"), Err(Failure::Invalid));
-        assert_eq!(parse_timestamp("2026-02-28T24:00:00"), Err(Failure::Invalid));
+        assert_eq!(
+            parse_timestamp("2026-02-28T12:00:00.1234560")
+                .unwrap()
+                .micros,
+            base + 123_456
+        );
+        assert_eq!(
+            parse_timestamp("2026-02-28T12:00:00.1234567"),
+            Err(Failure::Invalid)
+        );
+        assert_eq!(
+            parse_timestamp("2026-02-28T24:00:00"),
+            Err(Failure::Invalid)
+        );
         assert_eq!(printed(base + 5), "2026-02-28T12:00:00.000005Z");
     }
 
     #[test]
     fn dates_beyond_the_calendar_are_told_from_nonsense() {
-        for text in ["infinity", "-infinity", "10000-01-01", "-5877611-06-21Z", "0044-03-15 BC",
-            "+292277-01-01T00:00:00Z", "-0044-03-15"] {
+        for text in [
+            "infinity",
+            "-infinity",
+            "10000-01-01",
+            "-5877611-06-21Z",
+            "0044-03-15 BC",
+            "+292277-01-01T00:00:00Z",
+            "-0044-03-15",
+        ] {
             assert_eq!(parse_date(text), Err(Failure::Unrepresentable), "{text}");
             assert!(parse_timestamp(text).is_err(), "{text}");
         }
-        for text in ["", "x", "2026-13-01", "2026-02-29", "20260101", "2026-01-01x", "1-1"] {
+        for text in [
+            "",
+            "x",
+            "2026-13-01",
+            "2026-02-29",
+            "20260101",
+            "2026-01-01x",
+            "1-1",
+        ] {
             assert_eq!(parse_date(text), Err(Failure::Invalid), "{text}");
         }
         assert_eq!(parse_date("0000-12-31"), Err(Failure::Unrepresentable));

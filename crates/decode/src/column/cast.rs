@@ -13,10 +13,16 @@ pub(crate) enum Scalar<'a> {
     Integer(i64),
     Float(f32),
     Double(f64),
-    Decimal { unscaled: i128, scale: i32 },
+    Decimal {
+        unscaled: i128,
+        scale: i32,
+    },
     /// Days since the epoch.
     Date(i32),
-    Timestamp { micros: i64, zoned: bool },
+    Timestamp {
+        micros: i64,
+        zoned: bool,
+    },
     /// Time of day or duration, microseconds.
     Span(i64),
     Text(&'a str),
@@ -56,10 +62,27 @@ impl Column {
             (Values::Double(values), Scalar::Integer(v)) => {
                 values.append_value(number::long_as_double(v).ok_or(Failure::Invalid)?);
             }
-            (Values::Decimal { values, precision, scale }, Scalar::Integer(v)) => {
+            (
+                Values::Decimal {
+                    values,
+                    precision,
+                    scale,
+                },
+                Scalar::Integer(v),
+            ) => {
                 values.append_value(number::rescale_decimal(v.into(), 0, *precision, *scale)?);
             }
-            (Values::Decimal { values, precision, scale }, Scalar::Decimal { unscaled, scale: from }) => {
+            (
+                Values::Decimal {
+                    values,
+                    precision,
+                    scale,
+                },
+                Scalar::Decimal {
+                    unscaled,
+                    scale: from,
+                },
+            ) => {
                 values.append_value(number::rescale_decimal(unscaled, from, *precision, *scale)?);
             }
             (Values::Date(values), Scalar::Date(days)) => {
@@ -68,7 +91,13 @@ impl Column {
             (Values::Timestamp { values, .. }, Scalar::Date(days)) => {
                 values.append_value(i64::from(time::date_in_range(days)?) * time::DAY_US);
             }
-            (Values::Timestamp { values, zoned }, Scalar::Timestamp { micros, zoned: has_zone }) => {
+            (
+                Values::Timestamp { values, zoned },
+                Scalar::Timestamp {
+                    micros,
+                    zoned: has_zone,
+                },
+            ) => {
                 if has_zone && !*zoned {
                     return Err(Failure::Invalid);
                 }
@@ -78,7 +107,9 @@ impl Column {
             (Values::Text(values), value) => {
                 self.scratch.clear();
                 print(value, &mut self.scratch)?;
-                values.append_value(std::str::from_utf8(&self.scratch).map_err(|_| Failure::Invalid)?);
+                values.append_value(
+                    std::str::from_utf8(&self.scratch).map_err(|_| Failure::Invalid)?,
+                );
             }
             _ => return Err(Failure::Invalid),
         }
@@ -114,7 +145,11 @@ fn print(value: Scalar<'_>, out: &mut Vec<u8>) -> Parsed<()> {
         Scalar::Float(v) => print_no_number(v.into(), out),
         Scalar::Double(v) => print_no_number(v, out),
         Scalar::Decimal { unscaled, scale } => {
-            number::write_decimal(unscaled, i8::try_from(scale).map_err(|_| Failure::Invalid)?, out);
+            number::write_decimal(
+                unscaled,
+                i8::try_from(scale).map_err(|_| Failure::Invalid)?,
+                out,
+            );
         }
         Scalar::Date(days) => time::write_date(time::date_in_range(days)?, out),
         Scalar::Timestamp { micros, zoned } => {
@@ -153,5 +188,8 @@ fn float_of(value: i64) -> Parsed<f32> {
     }
     let value = i32::try_from(value).map_err(|_| Failure::Invalid)?;
     // Exact: the range was checked, and a double of 24 bits is a float.
-    f64::from(value).to_string().parse().map_err(|_| Failure::Invalid)
+    f64::from(value)
+        .to_string()
+        .parse()
+        .map_err(|_| Failure::Invalid)
 }

@@ -54,14 +54,33 @@ enum Values {
     Long(Int64Builder),
     Float(Float32Builder),
     Double(Float64Builder),
-    Decimal { values: Decimal128Builder, precision: u8, scale: i8 },
+    Decimal {
+        values: Decimal128Builder,
+        precision: u8,
+        scale: i8,
+    },
     Date(Date32Builder),
-    Timestamp { values: TimestampMicrosecondBuilder, zoned: bool },
+    Timestamp {
+        values: TimestampMicrosecondBuilder,
+        zoned: bool,
+    },
     Text(StringBuilder),
     Binary(BinaryBuilder),
-    List { field: FieldRef, slots: Slots, items: Box<Column> },
-    Map { entries: FieldRef, slots: Slots, pair: Box<(Column, Column)> },
-    Struct { fields: Fields, validity: BooleanBufferBuilder, members: Vec<Column> },
+    List {
+        field: FieldRef,
+        slots: Slots,
+        items: Box<Column>,
+    },
+    Map {
+        entries: FieldRef,
+        slots: Slots,
+        pair: Box<(Column, Column)>,
+    },
+    Struct {
+        fields: Fields,
+        validity: BooleanBufferBuilder,
+        members: Vec<Column>,
+    },
 }
 
 /// Which items belong to which list.
@@ -73,7 +92,10 @@ struct Slots {
 
 impl Slots {
     fn new() -> Self {
-        Self { offsets: vec![0], validity: BooleanBufferBuilder::new(0) }
+        Self {
+            offsets: vec![0],
+            validity: BooleanBufferBuilder::new(0),
+        }
     }
 
     fn push(&mut self, end: usize, valid: bool) {
@@ -84,7 +106,10 @@ impl Slots {
     fn finish(&mut self) -> (OffsetBuffer<i32>, Option<NullBuffer>) {
         let offsets = std::mem::replace(&mut self.offsets, vec![0]);
         // Offsets only rise, because they are lengths of a column that only grows.
-        (OffsetBuffer::new(ScalarBuffer::from(offsets)), finish_validity(&mut self.validity))
+        (
+            OffsetBuffer::new(ScalarBuffer::from(offsets)),
+            finish_validity(&mut self.validity),
+        )
     }
 }
 
@@ -138,7 +163,9 @@ impl Column {
                 }
             }
             DataType::Struct(fields) => {
-                let members = fields.iter().map(|field| Self::new(field.data_type(), rules));
+                let members = fields
+                    .iter()
+                    .map(|field| Self::new(field.data_type(), rules));
                 Values::Struct {
                     fields: fields.clone(),
                     validity: BooleanBufferBuilder::new(0),
@@ -147,7 +174,12 @@ impl Column {
             }
             _ => return Err(unsupported(data_type)),
         };
-        Ok(Self { values, rules, never_null: false, scratch: Vec::new() })
+        Ok(Self {
+            values,
+            rules,
+            never_null: false,
+            scratch: Vec::new(),
+        })
     }
 
     /// Number of entries.
@@ -191,7 +223,9 @@ impl Column {
             Values::Binary(values) => values.append_null(),
             Values::List { slots, items, .. } => slots.push(items.len(), false),
             Values::Map { slots, pair, .. } => slots.push(pair.0.len(), false),
-            Values::Struct { validity, members, .. } => {
+            Values::Struct {
+                validity, members, ..
+            } => {
                 members.iter_mut().for_each(Self::append_null);
                 validity.append(false);
             }
@@ -246,13 +280,18 @@ impl Column {
         &mut self,
         mut fill: impl FnMut(&str, &mut Self) -> Parsed<()>,
     ) -> Parsed<()> {
-        let Values::Struct { fields, validity, members } = &mut self.values else {
+        let Values::Struct {
+            fields,
+            validity,
+            members,
+        } = &mut self.values
+        else {
             self.append_null();
             return Err(Failure::Invalid);
         };
         let mut filled = Ok(());
         for (field, member) in fields.iter().zip(members) {
-            filled = filled.and(fill(field.name(), member));
+            note(&mut filled, fill(field.name(), member));
         }
         validity.append(filled.is_ok());
         filled
@@ -265,7 +304,10 @@ impl Column {
 
     /// Whether values are arrays, maps or structs.
     pub(crate) fn is_nested(&self) -> bool {
-        matches!(self.values, Values::List { .. } | Values::Map { .. } | Values::Struct { .. })
+        matches!(
+            self.values,
+            Values::List { .. } | Values::Map { .. } | Values::Struct { .. }
+        )
     }
 
     /// The column so far; the builder is empty afterwards.
@@ -287,12 +329,20 @@ impl Column {
             Values::Timestamp { values, .. } => Arc::new(values.finish()),
             Values::Text(values) => Arc::new(values.finish()),
             Values::Binary(values) => Arc::new(values.finish()),
-            Values::List { field, slots, items } => {
+            Values::List {
+                field,
+                slots,
+                items,
+            } => {
                 let (offsets, nulls) = slots.finish();
                 let array = ListArray::try_new(Arc::clone(field), offsets, items.finish()?, nulls);
                 Arc::new(array.map_err(broken)?)
             }
-            Values::Map { entries, slots, pair } => {
+            Values::Map {
+                entries,
+                slots,
+                pair,
+            } => {
                 let (offsets, nulls) = slots.finish();
                 let DataType::Struct(fields) = entries.data_type() else {
                     return Err(Error::internal("map entries are no struct"));
@@ -302,16 +352,29 @@ impl Column {
                 let array = MapArray::try_new(Arc::clone(entries), offsets, pairs, nulls, false);
                 Arc::new(array.map_err(broken)?)
             }
-            Values::Struct { fields, validity, members } => {
+            Values::Struct {
+                fields,
+                validity,
+                members,
+            } => {
                 let length = validity.len();
                 let nulls = finish_validity(validity);
-                let columns =
-                    members.iter_mut().map(Self::finish).collect::<Result<Vec<_>>>()?;
+                let columns = members
+                    .iter_mut()
+                    .map(Self::finish)
+                    .collect::<Result<Vec<_>>>()?;
                 let array =
                     StructArray::try_new_with_length(fields.clone(), columns, nulls, length);
                 Arc::new(array.map_err(broken)?)
             }
         })
+    }
+}
+
+/// Keeps the first failure of parts that are all added.
+pub(crate) fn note(all: &mut Parsed<()>, added: Parsed<()>) {
+    if all.is_ok() {
+        *all = added;
     }
 }
 
@@ -327,7 +390,10 @@ pub(crate) fn map_types(entries: &FieldRef) -> Option<(&DataType, &DataType)> {
 }
 
 fn unsupported(data_type: &DataType) -> Error {
-    Error::new(Code::Unsupported, format!("arrow type {data_type} has no Delta type"))
+    Error::new(
+        Code::Unsupported,
+        format!("arrow type {data_type} has no Delta type"),
+    )
 }
 
 /// A finished column of one entry, for values outside of batches.
@@ -338,5 +404,9 @@ pub(crate) fn single(
     let mut column = Column::new(data_type, TextRules::default()).map_err(|_| Failure::Invalid)?;
     fill(&mut column)?;
     let array = column.finish().map_err(|_| Failure::Invalid)?;
-    if array.len() == 1 { Ok(array) } else { Err(Failure::Invalid) }
+    if array.len() == 1 {
+        Ok(array)
+    } else {
+        Err(Failure::Invalid)
+    }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use tidegate_change::spec::TimestampEncoding;
 use tidegate_change::text::{Failure, Parsed, binary, number, parse_boolean, time};
 
-use super::{Column, TextRules, Values};
+use super::{Column, TextRules, Values, note};
 use crate::scan::{Kind, Malformed, Raw, Scanner};
 
 impl Column {
@@ -37,7 +37,9 @@ impl Column {
         if self.is_nested() {
             // Text columns hold JSON where formats have no nested values (CSV, hstore).
             return match Scanner::document(text) {
-                Ok(raw) if matches!(raw.kind(), Kind::Array | Kind::Object) => self.append_json(raw),
+                Ok(raw) if matches!(raw.kind(), Kind::Array | Kind::Object) => {
+                    self.append_json(raw)
+                }
                 _ => self.refuse(Failure::Invalid),
             };
         }
@@ -61,7 +63,11 @@ impl Column {
             Values::Long(values) => values.append_value(parse_long(text, rules)?),
             Values::Float(values) => values.append_value(number::parse_float(text)?),
             Values::Double(values) => values.append_value(number::parse_double(text)?),
-            Values::Decimal { values, precision, scale } => {
+            Values::Decimal {
+                values,
+                precision,
+                scale,
+            } => {
                 values.append_value(parse_decimal(text, rules, *precision, *scale)?);
             }
             Values::Date(values) => values.append_value(parse_date(text, rules)?),
@@ -103,12 +109,18 @@ impl Column {
                 }
                 values.append_value(number::parse_double(text)?);
             }
-            Values::Decimal { values, precision, scale } => {
+            Values::Decimal {
+                values,
+                precision,
+                scale,
+            } => {
                 values.append_value(number::parse_decimal(text, *precision, *scale)?);
             }
             Values::Date(values) => {
                 let days = i32::try_from(number::parse_integer(text)?);
-                values.append_value(time::date_in_range(days.map_err(|_| Failure::Unrepresentable)?)?);
+                values.append_value(time::date_in_range(
+                    days.map_err(|_| Failure::Unrepresentable)?,
+                )?);
             }
             Values::Timestamp { values, .. } => {
                 let epoch = rules.encoding.ok_or(Failure::Invalid)?;
@@ -128,7 +140,7 @@ impl Column {
             Values::List { .. } => self.append_list(|items| {
                 let mut all = Ok(());
                 let scanned = raw.elements(|item| {
-                    all = all.and(items.append_json(item));
+                    note(&mut all, items.append_json(item));
                     Ok(())
                 });
                 scanned.map_err(|Malformed| Failure::Invalid).and(all)
@@ -146,13 +158,15 @@ impl Column {
             Values::Map { .. } => self.append_map(|keys, values| {
                 let mut all = Ok(());
                 for (name, value) in last_members(raw)? {
-                    all = all.and(keys.append_text(&name));
-                    all = all.and(values.append_json(value));
+                    note(&mut all, keys.append_text(&name));
+                    note(&mut all, values.append_json(value));
                 }
                 all
             }),
             Values::Struct { .. } => {
-                let Ok(found) = last_members(raw) else { return self.refuse(Failure::Invalid) };
+                let Ok(found) = last_members(raw) else {
+                    return self.refuse(Failure::Invalid);
+                };
                 self.append_struct(|name, member| {
                     let value = found.iter().find(|(found, _)| found == name);
                     member.append_json(value.map_or(Raw::NULL, |(_, value)| *value))
@@ -187,7 +201,9 @@ pub(crate) fn last_members<'a>(raw: Raw<'a>) -> Parsed<Vec<(Cow<'a, str>, Raw<'a
         }
         Ok(())
     });
-    scanned.map(|()| found).map_err(|Malformed| Failure::Invalid)
+    scanned
+        .map(|()| found)
+        .map_err(|Malformed| Failure::Invalid)
 }
 
 /// Unscaled bytes and scale of `{"scale": n, "value": "base64"}`.
@@ -249,7 +265,11 @@ fn parse_timestamp(text: &str, rules: TextRules, zoned: bool) -> Parsed<i64> {
         Some(_) => true,
         None => false,
     };
-    if refused { Err(Failure::Invalid) } else { Ok(parsed.micros) }
+    if refused {
+        Err(Failure::Invalid)
+    } else {
+        Ok(parsed.micros)
+    }
 }
 
 fn parse_bytes(text: &str, rules: TextRules) -> Parsed<Vec<u8>> {

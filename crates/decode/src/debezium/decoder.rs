@@ -37,7 +37,10 @@ pub(crate) fn decode_lines(plan: &DecodePlan, chunk: &Chunk, bytes: &[u8]) -> Re
         has_metadata: plan.columns.iter().any(|column| column.metadata.is_some()),
     };
     let mut batches = Vec::new();
-    let lines = bytes.strip_suffix(b"\n").unwrap_or(bytes).split(|b| *b == b'\n');
+    let lines = bytes
+        .strip_suffix(b"\n")
+        .unwrap_or(bytes)
+        .split(|b| *b == b'\n');
     for (place, line) in lines.enumerate() {
         let place = u64::try_from(place).unwrap_or(u64::MAX);
         let place = (chunk.first_row + place, chunk.first_line + place);
@@ -80,7 +83,10 @@ struct Image<'a> {
 
 impl<'a> Image<'a> {
     fn cell(&self, column: usize) -> Cell<'_> {
-        let source = self.binding.as_ref().map(|binding| binding.types.get(column));
+        let source = self
+            .binding
+            .as_ref()
+            .map(|binding| binding.types.get(column));
         match (self.slots.get(column).copied().flatten(), source) {
             (Some(raw), Some(Some(Some(source)))) => Cell::Typed(raw, source),
             (Some(raw), _) => Cell::Json(raw),
@@ -90,7 +96,11 @@ impl<'a> Image<'a> {
     }
 
     fn raw(&self, column: usize) -> Option<Raw<'a>> {
-        self.slots.get(column).copied().flatten().filter(|raw| !raw.is_null())
+        self.slots
+            .get(column)
+            .copied()
+            .flatten()
+            .filter(|raw| !raw.is_null())
     }
 }
 
@@ -107,7 +117,8 @@ impl<'p> Decoder<'p> {
         let next = Rows::new(self.plan, &self.rows_file())?;
         let mut full = std::mem::replace(&mut self.rows, next);
         for (topic, partition, next) in self.offsets.drain(..) {
-            full.next_offsets.insert(format!("{topic}/{partition}"), next);
+            full.next_offsets
+                .insert(format!("{topic}/{partition}"), next);
         }
         self.fields.take(full)
     }
@@ -119,7 +130,8 @@ impl<'p> Decoder<'p> {
     /// Adds one record; `raw` is the line as it came, where `line` was unwrapped from it.
     fn add_line(&mut self, line: &str, raw: &str, place: (u64, u64)) -> Result<()> {
         let Ok(record) = Record::scan(self.plan, &mut self.values, line) else {
-            self.rows.refuse(place.0, place.1, "no JSON object", raw.to_owned());
+            self.rows
+                .refuse(place.0, place.1, "no JSON object", raw.to_owned());
             return Ok(());
         };
         if let Some(wrapped) = record.wrapped {
@@ -148,15 +160,30 @@ impl<'p> Decoder<'p> {
             }
         };
         let Some(source) = &record.source else {
-            self.rows.refuse(place.0, place.1, "a change event without source", raw.to_owned());
+            self.rows.refuse(
+                place.0,
+                place.1,
+                "a change event without source",
+                raw.to_owned(),
+            );
             return Ok(());
         };
-        if self.plan.source_table.as_deref().is_some_and(|wanted| !source.is_table(wanted)) {
+        if self
+            .plan
+            .source_table
+            .as_deref()
+            .is_some_and(|wanted| !source.is_table(wanted))
+        {
             self.rows.other.count("other_table");
             return Ok(());
         }
         self.note_table(source);
-        let context = Context { record: &record, source, place, line: raw };
+        let context = Context {
+            record: &record,
+            source,
+            place,
+            line: raw,
+        };
         let added = match operation {
             SourceOperation::Delete => self.add_delete(&context)?,
             SourceOperation::Truncate => self.add_truncate(&context)?,
@@ -179,13 +206,22 @@ impl<'p> Decoder<'p> {
     ) -> Result<()> {
         let value = wrapped.string().filter(|text| is_document(text));
         let Some(value) = value else {
-            self.rows.refuse(place.0, place.1, "no Debezium change event", raw.to_owned());
+            self.rows
+                .refuse(place.0, place.1, "no Debezium change event", raw.to_owned());
             return Ok(());
         };
-        let value = if value.trim().is_empty() { Cow::Borrowed("null") } else { value };
+        let value = if value.trim().is_empty() {
+            Cow::Borrowed("null")
+        } else {
+            value
+        };
         let mut line = format!("{{\"value\":{value}");
-        let key = record.key.and_then(Raw::string).filter(|text| is_document(text));
-        let key = key.as_deref().or(record.key.map(|key| key.0)).filter(|key| !key.trim().is_empty());
+        let key = record
+            .key
+            .and_then(Raw::string)
+            .filter(|text| is_document(text));
+        let key = key.as_deref().or_else(|| record.key.map(|key| key.0));
+        let key = key.filter(|key| !key.trim().is_empty());
         let parts = [
             ("key", key),
             ("topic", record.topic.map(|raw| raw.0)),
@@ -203,14 +239,17 @@ impl<'p> Decoder<'p> {
             // A value that is text again would go on for ever.
             Ok(record) if record.wrapped.is_none() => self.add_line(&line, raw, place),
             _ => {
-                self.rows.refuse(place.0, place.1, "no Debezium change event", raw.to_owned());
+                self.rows
+                    .refuse(place.0, place.1, "no Debezium change event", raw.to_owned());
                 Ok(())
             }
         }
     }
 
     fn note_offset(&mut self, record: &Record<'_>) {
-        let (Some(topic), Some(offset)) = (plain(record.topic), whole(record.offset)) else { return };
+        let (Some(topic), Some(offset)) = (plain(record.topic), whole(record.offset)) else {
+            return;
+        };
         let partition = whole(record.partition).unwrap_or(0);
         let next = offset.saturating_add(1);
         let same = |known: &&mut (String, i64, i64)| known.0 == topic && known.1 == partition;
@@ -221,7 +260,9 @@ impl<'p> Decoder<'p> {
     }
 
     fn note_table(&mut self, source: &SourceBlock<'_>) {
-        let Some(table) = plain(source.table) else { return };
+        let Some(table) = plain(source.table) else {
+            return;
+        };
         if !self.fields.tables.contains(table) {
             self.fields.tables.insert(table.to_owned());
         }
@@ -230,7 +271,8 @@ impl<'p> Decoder<'p> {
     fn image<'a>(&mut self, row: Raw<'a>, binding: Option<Arc<Binding>>) -> Scanned<Image<'a>> {
         let mut slots = vec![None; self.plan.columns.len()];
         let infer = binding.is_none();
-        self.fields.object(&mut Scanner::new(row.0), &mut slots, infer)?;
+        self.fields
+            .object(&mut Scanner::new(row.0), &mut slots, infer)?;
         Ok(Image { slots, binding })
     }
 
@@ -265,7 +307,8 @@ impl<'p> Decoder<'p> {
         let row = payload.filter(|_| has_schema).unwrap_or(key);
         let mut slots = vec![None; self.plan.columns.len()];
         if row.kind() == Kind::Object {
-            self.key_fields.object(&mut Scanner::new(row.0), &mut slots, false)?;
+            self.key_fields
+                .object(&mut Scanner::new(row.0), &mut slots, false)?;
         }
         Ok(Image { slots, binding })
     }
@@ -293,13 +336,22 @@ impl<'p> Decoder<'p> {
         let Some(after) = record.after.filter(|after| after.kind() == Kind::Object) else {
             return Ok(Err(Malformed));
         };
-        let Ok(image) = self.image(after, binding.clone()) else { return Ok(Err(Malformed)) };
+        let Ok(image) = self.image(after, binding.clone()) else {
+            return Ok(Err(Malformed));
+        };
         let header = record.headers.and_then(old_key_header).map(unwrapped);
-        let half = self.first_half.take().filter(|_| plain(record.op) == Some("c"));
+        let half = self
+            .first_half
+            .take()
+            .filter(|_| plain(record.op) == Some("c"));
         if let Some(header) = &header {
             let old = self.key_image(Raw(header), binding);
-            let Ok(old) = old else { return Ok(Err(Malformed)) };
-            return self.push(context, operation, |column| image.cell(column), Some(&old)).map(Ok);
+            let Ok(old) = old else {
+                return Ok(Err(Malformed));
+            };
+            return self
+                .push(context, operation, |column| image.cell(column), Some(&old))
+                .map(Ok);
         }
         if let Some(half) = half.filter(|half| context.source.tie().as_ref() == Some(&half.tie)) {
             let Ok(old) = self.key_image(Raw(&half.key), half.binding.clone()) else {
@@ -307,18 +359,30 @@ impl<'p> Decoder<'p> {
             };
             if self.is_other_key(&old, &image) {
                 let old = Some(&old);
-                return self.push(context, operation, |column| image.cell(column), old).map(Ok);
+                return self
+                    .push(context, operation, |column| image.cell(column), old)
+                    .map(Ok);
             }
         }
         if let Some(before) = record.before.filter(|before| before.kind() == Kind::Object) {
-            let Ok(old) = self.image(before, binding) else { return Ok(Err(Malformed)) };
+            let Ok(old) = self.image(before, binding) else {
+                return Ok(Err(Malformed));
+            };
             if self.is_other_key(&old, &image) {
-                self.push(context, SourceOperation::Delete, |column| old.cell(column), None)?;
+                self.push(
+                    context,
+                    SourceOperation::Delete,
+                    |column| old.cell(column),
+                    None,
+                )?;
                 let old = Some(&old);
-                return self.push(context, operation, |column| image.cell(column), old).map(Ok);
+                return self
+                    .push(context, operation, |column| image.cell(column), old)
+                    .map(Ok);
             }
         }
-        self.push(context, operation, |column| image.cell(column), None).map(Ok)
+        self.push(context, operation, |column| image.cell(column), None)
+            .map(Ok)
     }
 
     /// Whether two images have different keys; an image without its key says nothing.
@@ -352,19 +416,24 @@ impl<'p> Decoder<'p> {
         }
         let row = match before {
             Some(before) => self.image(before, binding.clone()),
-            None => Ok(Image { slots: Vec::new(), binding: binding.clone() }),
+            None => Ok(Image {
+                slots: Vec::new(),
+                binding: binding.clone(),
+            }),
         };
         let key_text = record.key.map(unwrapped);
         let key = match &key_text {
             Some(key) => self.key_image(Raw(key), binding.clone()).map(Some),
             None => Ok(None),
         };
-        let (Ok(row), Ok(key)) = (row, key) else { return Ok(Err(Malformed)) };
+        let (Ok(row), Ok(key)) = (row, key) else {
+            return Ok(Err(Malformed));
+        };
         let columns = &self.plan.columns;
         let is_key = |column: usize| self.plan.keys.contains(&column);
-        let from_key = |column: usize| is_key(column) && key.as_ref().is_some_and(|key| {
-            key.raw(column).is_some()
-        });
+        let from_key = |column: usize| {
+            is_key(column) && key.as_ref().is_some_and(|key| key.raw(column).is_some())
+        };
         let cells: Vec<Cell<'_>> = (0..columns.len())
             .map(|column| match &key {
                 Some(key) if from_key(column) => key.cell(column),
@@ -376,16 +445,23 @@ impl<'p> Decoder<'p> {
             .collect();
         let cell = |column: usize| cells.get(column).copied().unwrap_or(Cell::NotAuthored);
         self.push(context, SourceOperation::Delete, cell, None)?;
-        let key = key_text.as_deref().or(before.map(|before| before.0));
+        let key = key_text
+            .as_deref()
+            .or_else(|| before.map(|before| before.0));
         let half = key.zip(context.source.tie());
-        self.first_half = half.map(|(key, tie)| FirstHalf { key: key.to_owned(), binding, tie });
+        self.first_half = half.map(|(key, tie)| FirstHalf {
+            key: key.to_owned(),
+            binding,
+            tie,
+        });
         Ok(Ok(()))
     }
 
     fn add_truncate(&mut self, context: &Context<'_, '_>) -> Result<Scanned<()>> {
         self.first_half = None;
         let cell = |_: usize| Cell::NotAuthored;
-        self.push(context, SourceOperation::Truncate, cell, None).map(Ok)
+        self.push(context, SourceOperation::Truncate, cell, None)
+            .map(Ok)
     }
 
     fn push<'c>(
@@ -422,12 +498,20 @@ impl<'p> Decoder<'p> {
             match cell {
                 Cell::Typed(raw, source) => {
                     let bytes = matches!(source, super::SourceType::Bytes);
-                    if plan.placeholder.matches(raw, bytes) { Cell::NotAuthored } else { cell }
+                    if plan.placeholder.matches(raw, bytes) {
+                        Cell::Unavailable
+                    } else {
+                        cell
+                    }
                 }
                 Cell::Json(raw) => {
-                    let bytes = planned
-                        .is_some_and(|c| c.data_type == arrow::datatypes::DataType::Binary);
-                    if plan.placeholder.matches(raw, bytes) { Cell::NotAuthored } else { cell }
+                    let bytes =
+                        planned.is_some_and(|c| c.data_type == arrow::datatypes::DataType::Binary);
+                    if plan.placeholder.matches(raw, bytes) {
+                        Cell::Unavailable
+                    } else {
+                        cell
+                    }
                 }
                 other => other,
             }

@@ -20,7 +20,10 @@ pub(super) fn envelope_value<'a>(
         MetadataField::CommitTime => {
             let micros = whole(source.ts_us);
             let micros = micros.or_else(|| whole(source.ts_ms).and_then(|ms| ms.checked_mul(1000)));
-            micros.map(|micros| Scalar::Timestamp { micros, zoned: true })
+            micros.map(|micros| Scalar::Timestamp {
+                micros,
+                zoned: true,
+            })
         }
         MetadataField::TsMs => long(record.ts_ms),
         MetadataField::SourceTsMs => long(source.ts_ms),

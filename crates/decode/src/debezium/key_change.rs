@@ -85,8 +85,15 @@ mod tests {
             r#"["x","y","__debezium.oldkey",{"id":3}]"#,
             r#"[{"__debezium.oldkey":{"id":3}}]"#,
         ] {
-            assert_eq!(old_key_header(Raw(headers)), Some(Raw("{\"id\":3}")), "{headers}");
+            assert_eq!(
+                old_key_header(Raw(headers)),
+                Some(Raw("{\"id\":3}")),
+                "{headers}"
+            );
         }
-        assert_eq!(old_key_header(Raw(r#"{"__debezium.newkey":{"id":3}}"#)), None);
+        assert_eq!(
+            old_key_header(Raw(r#"{"__debezium.newkey":{"id":3}}"#)),
+            None
+        );
     }
 }

@@ -72,18 +72,22 @@ impl Placeholder {
         let byte = |text: &&str| text.strip_suffix(".0").unwrap_or(text).parse::<u8>().ok();
         match (strings, numbers.len()) {
             (1, 0) => true,
-            (0, count) if count == self.bytes.len() => {
-                numbers.iter().map(byte).eq(self.bytes.iter().map(|byte| Some(*byte)))
-            }
+            (0, count) if count == self.bytes.len() => numbers
+                .iter()
+                .map(byte)
+                .eq(self.bytes.iter().map(|byte| Some(*byte))),
             _ => false,
         }
     }
 
     fn is_map(&self, raw: Raw<'_>) -> bool {
-        let inner = raw.0.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
-        inner.and_then(|text| text.split_once(':')).is_some_and(|(name, value)| {
-            name.trim() == self.plain && value.trim() == self.plain
-        })
+        let inner = raw
+            .0
+            .strip_prefix('{')
+            .and_then(|text| text.strip_suffix('}'));
+        inner
+            .and_then(|text| text.split_once(':'))
+            .is_some_and(|(name, value)| name.trim() == self.plain && value.trim() == self.plain)
     }
 }
 
@@ -100,14 +104,22 @@ mod tests {
             "[\"__debezium_unavailable_value\"]".to_owned(),
             format!("[{}]", numbers.join(", ")),
             "{\"__debezium_unavailable_value\":\"__debezium_unavailable_value\"}".to_owned(),
-            "\"{\\\"__debezium_unavailable_value\\\":\\\"__debezium_unavailable_value\\\"}\"".to_owned(),
+            "\"{\\\"__debezium_unavailable_value\\\":\\\"__debezium_unavailable_value\\\"}\""
+                .to_owned(),
         ] {
             assert!(placeholder.matches(Raw(&text), false), "{text}");
         }
         let base64 = Raw("\"X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==\"");
         assert!(placeholder.matches(base64, true));
         assert!(!placeholder.matches(base64, false));
-        for text in ["null", "\"x\"", "[]", "[95,95]", "[\"a\",\"__debezium_unavailable_value\"]", "{}"] {
+        for text in [
+            "null",
+            "\"x\"",
+            "[]",
+            "[95,95]",
+            "[\"a\",\"__debezium_unavailable_value\"]",
+            "{}",
+        ] {
             assert!(!placeholder.matches(Raw(text), true), "{text}");
         }
     }

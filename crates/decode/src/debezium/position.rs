@@ -36,20 +36,31 @@ impl PositionKind {
         use DataType::{Int32, Int64, Utf8};
         match self {
             Self::Postgres => [Some(("lsn", Int64)), None, None],
-            Self::MySql => [Some(("file", Int64)), Some(("pos", Int64)), Some(("row", Int32))],
-            Self::SqlServer => {
-                [Some(("commit_lsn", Utf8)), Some(("change_lsn", Utf8)), Some(("serial", Int64))]
-            }
-            Self::Oracle => {
-                [Some(("commit_scn", Int64)), Some(("scn", Int64)), Some(("ssn", Int64))]
-            }
+            Self::MySql => [
+                Some(("file", Int64)),
+                Some(("pos", Int64)),
+                Some(("row", Int32)),
+            ],
+            Self::SqlServer => [
+                Some(("commit_lsn", Utf8)),
+                Some(("change_lsn", Utf8)),
+                Some(("serial", Int64)),
+            ],
+            Self::Oracle => [
+                Some(("commit_scn", Int64)),
+                Some(("scn", Int64)),
+                Some(("ssn", Int64)),
+            ],
         }
     }
 
     fn fields(self) -> Fields {
         let members = self.members().into_iter().flatten();
         let rank = Field::new("rank", DataType::Int32, true);
-        members.map(|(name, data_type)| Field::new(name, data_type, true)).chain([rank]).collect()
+        members
+            .map(|(name, data_type)| Field::new(name, data_type, true))
+            .chain([rank])
+            .collect()
     }
 }
 
@@ -115,7 +126,11 @@ impl Positions {
     }
 
     pub(crate) fn finish(&mut self) -> Result<ArrayRef> {
-        let mut columns = self.members.iter_mut().map(Column::finish).collect::<Result<Vec<_>>>()?;
+        let mut columns = self
+            .members
+            .iter_mut()
+            .map(Column::finish)
+            .collect::<Result<Vec<_>>>()?;
         columns.push(Arc::new(self.ranks.finish()));
         let nulls = NullBuffer::new(self.validity.finish());
         let nulls = (nulls.null_count() > 0).then_some(nulls);

@@ -46,11 +46,7 @@ pub(crate) struct Signs {
 
 impl<'a> Record<'a> {
     /// Scans a line.
-    pub(crate) fn scan(
-        plan: &DecodePlan,
-        schemas: &mut Schemas,
-        line: &'a str,
-    ) -> Scanned<Self> {
+    pub(crate) fn scan(plan: &DecodePlan, schemas: &mut Schemas, line: &'a str) -> Scanned<Self> {
         let mut record = Self::default();
         let mut scanner = Scanner::new(line);
         match scanner.peek() {

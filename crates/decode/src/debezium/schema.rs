@@ -26,7 +26,10 @@ impl Binding {
         let mut unknown = Vec::new();
         if let SourceType::Struct(members) = row {
             for (name, member) in members {
-                let place = plan.names.get(name.as_str()).and_then(|column| types.get_mut(*column));
+                let place = plan
+                    .names
+                    .get(name.as_str())
+                    .and_then(|column| types.get_mut(*column));
                 match place {
                     Some(place) => *place = Some(member),
                     None => unknown.push((name, member)),
@@ -68,7 +71,10 @@ pub(crate) struct Schemas {
 impl Schemas {
     /// Scans a schema that stands here; afterwards it is the first one.
     pub(crate) fn scan(&mut self, plan: &DecodePlan, scanner: &mut Scanner<'_>) -> Scanned<()> {
-        let found = self.known.iter().position(|schema| scanner.skip_known(&schema.text));
+        let found = self
+            .known
+            .iter()
+            .position(|schema| scanner.skip_known(&schema.text));
         match found {
             Some(0) => {}
             Some(place) => {
@@ -80,7 +86,14 @@ impl Schemas {
                 let text = scanner.value()?.0.to_owned();
                 let row = row_type(&text).map(|row| Arc::new(Binding::new(plan, row)));
                 self.known.truncate(SCHEMAS_MAX - 1);
-                self.known.insert(0, KnownSchema { text, row, reported: false });
+                self.known.insert(
+                    0,
+                    KnownSchema {
+                        text,
+                        row,
+                        reported: false,
+                    },
+                );
             }
         }
         Ok(())
@@ -97,7 +110,9 @@ fn row_type(text: &str) -> Option<SourceType> {
     let schema: Value = serde_json::from_str(text).ok()?;
     let fields = schema.get("fields")?.as_array()?;
     let named = |wanted: &str| {
-        fields.iter().find(|field| field.get("field").and_then(Value::as_str) == Some(wanted))
+        fields
+            .iter()
+            .find(|field| field.get("field").and_then(Value::as_str) == Some(wanted))
     };
     let is_envelope = named("op").is_some() && named("source").is_some();
     if is_envelope {

@@ -36,7 +36,10 @@ pub(crate) struct SourceBlock<'a> {
 /// A value as a whole number; numbers may come as strings.
 pub(crate) fn whole(raw: Option<Raw<'_>>) -> Option<i64> {
     let raw = raw?;
-    raw.0.parse().ok().or_else(|| raw.0.trim_matches('"').parse().ok())
+    raw.0
+        .parse()
+        .ok()
+        .or_else(|| raw.0.trim_matches('"').parse().ok())
 }
 
 /// A value as text that is not empty.
@@ -105,15 +108,23 @@ impl<'a> SourceBlock<'a> {
                     None => [None; 3],
                 }
             }
-            PositionKind::SqlServer => {
-                [word(self.commit_lsn), word(self.change_lsn), long(self.event_serial_no)]
-            }
-            PositionKind::Oracle => {
-                [long(self.commit_scn).or_else(|| long(self.scn)), long(self.scn), long(self.ssn)]
-            }
+            PositionKind::SqlServer => [
+                word(self.commit_lsn),
+                word(self.change_lsn),
+                long(self.event_serial_no),
+            ],
+            PositionKind::Oracle => [
+                long(self.commit_scn).or_else(|| long(self.scn)),
+                long(self.scn),
+                long(self.ssn),
+            ],
         };
         let rank = i32::from(operation != SourceOperation::Copy);
-        Some(Position { kind, members, rank })
+        Some(Position {
+            kind,
+            members,
+            rank,
+        })
     }
 
     /// PostgreSQL's position; rows of an incremental copy have it in `sequence` only.
@@ -127,14 +138,22 @@ impl<'a> SourceBlock<'a> {
 
     /// Whether this is the table that the spec picks: `schema.table`, `db.table`, or both.
     pub(crate) fn is_table(&self, wanted: &str) -> bool {
-        let Some(table) = text(self.table) else { return false };
-        let Some(prefix) = wanted.strip_suffix(&*table) else { return false };
-        let Some(prefix) = prefix.strip_suffix('.') else { return prefix.is_empty() };
+        let Some(table) = text(self.table) else {
+            return false;
+        };
+        let Some(prefix) = wanted.strip_suffix(&*table) else {
+            return false;
+        };
+        let Some(prefix) = prefix.strip_suffix('.') else {
+            return prefix.is_empty();
+        };
         let (schema, db) = (text(self.schema), text(self.db));
         let is = |name: &Option<Cow<'_, str>>, wanted: &str| name.as_deref() == Some(wanted);
         is(&schema, prefix)
             || is(&db, prefix)
-            || prefix.split_once('.').is_some_and(|(first, rest)| is(&db, first) && is(&schema, rest))
+            || prefix
+                .split_once('.')
+                .is_some_and(|(first, rest)| is(&db, first) && is(&schema, rest))
     }
 
     /// What ties two halves of a key change together.
@@ -147,8 +166,16 @@ impl<'a> SourceBlock<'a> {
             PositionKind::Oracle => &[self.commit_scn, self.scn, self.ssn],
         };
         let first = parts.first().copied().flatten()?;
-        let rest = parts.iter().skip(1).map(|part| part.map_or("", |raw| raw.0));
-        Some(std::iter::once(first.0).chain(rest).collect::<Vec<_>>().join("/"))
+        let rest = parts
+            .iter()
+            .skip(1)
+            .map(|part| part.map_or("", |raw| raw.0));
+        Some(
+            std::iter::once(first.0)
+                .chain(rest)
+                .collect::<Vec<_>>()
+                .join("/"),
+        )
     }
 }
 
@@ -162,7 +189,8 @@ mod tests {
 
     #[test]
     fn incremental_copies_take_their_position_from_the_sequence() {
-        let text = r#"{"connector":"postgresql","lsn":null,"sequence":"[\"34979968\",\"34979970\"]"}"#;
+        let text =
+            r#"{"connector":"postgresql","lsn":null,"sequence":"[\"34979968\",\"34979970\"]"}"#;
         assert_eq!(block(text).lsn(), Some(34_979_970));
         assert_eq!(block(r#"{"sequence":"[null,\"7\"]"}"#).lsn(), Some(7));
         assert_eq!(block(r#"{"sequence":null}"#).lsn(), None);
@@ -172,10 +200,20 @@ mod tests {
     fn tables_are_picked_by_their_true_names() {
         let text = r#"{"db":"shop","schema":"public","table":"Weird.Table x"}"#;
         let source = block(text);
-        for wanted in ["public.Weird.Table x", "shop.Weird.Table x", "shop.public.Weird.Table x", "Weird.Table x"] {
+        for wanted in [
+            "public.Weird.Table x",
+            "shop.Weird.Table x",
+            "shop.public.Weird.Table x",
+            "Weird.Table x",
+        ] {
             assert!(source.is_table(wanted), "{wanted}");
         }
-        for wanted in ["Table x", "other.Weird.Table x", "public.weird.table x", "x"] {
+        for wanted in [
+            "Table x",
+            "other.Weird.Table x",
+            "public.weird.table x",
+            "x",
+        ] {
             assert!(!source.is_table(wanted), "{wanted}");
         }
     }

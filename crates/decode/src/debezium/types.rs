@@ -6,7 +6,7 @@ use tidegate_change::spec::TimestampEncoding as Unit;
 use tidegate_change::text::{Failure, Parsed, binary, number, time};
 use tidegate_change::types;
 
-use crate::column::{Column, Scalar, epoch_micros, last_members, single, variable_scale};
+use crate::column::{Column, Scalar, epoch_micros, last_members, note, single, variable_scale};
 use crate::scan::{Kind, Malformed, Raw};
 
 /// Most digits on either side of a decimal's point; PostgreSQL's numeric has fewer.
@@ -25,7 +25,10 @@ pub(crate) enum SourceType {
     Double,
     Text,
     Bytes,
-    Decimal { scale: i32, precision: Option<u8> },
+    Decimal {
+        scale: i32,
+        precision: Option<u8>,
+    },
     VariableScaleDecimal,
     /// Days since the epoch.
     Date,
@@ -52,12 +55,17 @@ impl SourceType {
         if depth > NESTING_MAX {
             return None;
         }
-        let name = schema.get("name").and_then(Value::as_str).unwrap_or_default();
+        let name = schema
+            .get("name")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         if let Some(logical) = Self::logical(name, schema) {
             return Some(logical);
         }
         let nested = |member: &str| {
-            schema.get(member).and_then(|schema| Self::parse_nested(schema, depth + 1))
+            schema
+                .get(member)
+                .and_then(|schema| Self::parse_nested(schema, depth + 1))
         };
         Some(match schema.get("type").and_then(Value::as_str)? {
             "boolean" => Self::Boolean,
@@ -87,10 +95,15 @@ impl SourceType {
         Some(match name {
             "org.apache.kafka.connect.data.Decimal" => {
                 let parameter = |name: &str| {
-                    schema.get("parameters").and_then(|p| p.get(name)).and_then(Value::as_str)
+                    schema
+                        .get("parameters")
+                        .and_then(|p| p.get(name))
+                        .and_then(Value::as_str)
                 };
                 Self::Decimal {
-                    scale: parameter("scale").and_then(|scale| scale.parse().ok()).unwrap_or(0),
+                    scale: parameter("scale")
+                        .and_then(|scale| scale.parse().ok())
+                        .unwrap_or(0),
                     precision: parameter("connect.decimal.precision").and_then(|p| p.parse().ok()),
                 }
             }
@@ -141,7 +154,8 @@ impl SourceType {
             Self::Map(value) => types::map_of(DataType::Utf8, value.natural()),
             Self::Struct(members) if members.is_empty() => DataType::Utf8,
             Self::Struct(members) => {
-                let field = |(name, member): &(String, Self)| Field::new(name, member.natural(), true);
+                let field =
+                    |(name, member): &(String, Self)| Field::new(name, member.natural(), true);
                 DataType::Struct(members.iter().map(field).collect::<Fields>())
             }
         }
@@ -151,12 +165,10 @@ impl SourceType {
 fn decimal_type(scale: i32, precision: Option<u8>) -> DataType {
     let precision = precision.unwrap_or(types::DECIMAL_DIGITS_MAX);
     match i8::try_from(scale) {
-        Ok(scale) if precision <= types::DECIMAL_DIGITS_MAX => {
-            match u8::try_from(scale) {
-                Ok(digits) if digits <= precision => DataType::Decimal128(precision, scale),
-                _ => DataType::Utf8,
-            }
-        }
+        Ok(scale) if precision <= types::DECIMAL_DIGITS_MAX => match u8::try_from(scale) {
+            Ok(digits) if digits <= precision => DataType::Decimal128(precision, scale),
+            _ => DataType::Utf8,
+        },
         _ => DataType::Utf8,
     }
 }
@@ -169,7 +181,9 @@ pub(crate) fn append_typed(column: &mut Column, raw: Raw<'_>, source: &SourceTyp
     }
     match source {
         SourceType::List(_) | SourceType::Map(_) | SourceType::Struct(_) if column.is_text() => {
-            let natural = single(&source.natural(), |column| append_typed(column, raw, source));
+            let natural = single(&source.natural(), |column| {
+                append_typed(column, raw, source)
+            });
             match natural {
                 Ok(array) => column.append_printed(&array),
                 Err(failure) => refuse(column, failure),
@@ -178,7 +192,7 @@ pub(crate) fn append_typed(column: &mut Column, raw: Raw<'_>, source: &SourceTyp
         SourceType::List(item) => column.append_list(|items| {
             let mut all = Ok(());
             let scanned = raw.elements(|element| {
-                all = all.and(append_typed(items, element, item));
+                note(&mut all, append_typed(items, element, item));
                 Ok(())
             });
             scanned.map_err(|Malformed| Failure::Invalid).and(all)
@@ -186,8 +200,8 @@ pub(crate) fn append_typed(column: &mut Column, raw: Raw<'_>, source: &SourceTyp
         SourceType::Map(value_type) => column.append_map(|keys, values| {
             let mut all = Ok(());
             for (name, value) in last_members(raw)? {
-                all = all.and(keys.append_text(&name));
-                all = all.and(append_typed(values, value, value_type));
+                note(&mut all, keys.append_text(&name));
+                note(&mut all, append_typed(values, value, value_type));
             }
             all
         }),
@@ -203,7 +217,11 @@ pub(crate) fn append_typed(column: &mut Column, raw: Raw<'_>, source: &SourceTyp
             }),
         },
         SourceType::Decimal { scale, .. } if raw.kind() == Kind::String => {
-            match raw.string().ok_or(Failure::Invalid).and_then(|text| binary::parse_base64(&text)) {
+            match raw
+                .string()
+                .ok_or(Failure::Invalid)
+                .and_then(|text| binary::parse_base64(&text))
+            {
                 Ok(bytes) => append_decimal(column, &bytes, *scale),
                 Err(failure) => refuse(column, failure),
             }
@@ -246,10 +264,13 @@ fn append_leaf(column: &mut Column, raw: Raw<'_>, source: &SourceType) -> Parsed
         },
         SourceType::Timestamp(unit) if number => number::parse_integer(raw.0)
             .and_then(|value| epoch_micros(value, *unit))
-            .map(|micros| Scalar::Timestamp { micros, zoned: false }),
-        SourceType::Span(unit) if number => {
-            number::parse_integer(raw.0).and_then(|value| span(value, *unit)).map(Scalar::Span)
-        }
+            .map(|micros| Scalar::Timestamp {
+                micros,
+                zoned: false,
+            }),
+        SourceType::Span(unit) if number => number::parse_integer(raw.0)
+            .and_then(|value| span(value, *unit))
+            .map(Scalar::Span),
         _ => return append_string(column, raw, source),
     };
     match scalar {
@@ -259,7 +280,9 @@ fn append_leaf(column: &mut Column, raw: Raw<'_>, source: &SourceType) -> Parsed
 }
 
 fn append_string(column: &mut Column, raw: Raw<'_>, source: &SourceType) -> Parsed<()> {
-    let Some(text) = raw.string() else { return refuse(column, Failure::Invalid) };
+    let Some(text) = raw.string() else {
+        return refuse(column, Failure::Invalid);
+    };
     let bare = text.strip_suffix('Z').unwrap_or(&text);
     let scalar = match source {
         SourceType::Text => return column.append_text(&text),
@@ -267,10 +290,16 @@ fn append_string(column: &mut Column, raw: Raw<'_>, source: &SourceType) -> Pars
             Ok(bytes) => return column.append(Scalar::Bytes(&bytes)),
             Err(failure) => Err(failure),
         },
-        SourceType::ZonedTimestamp => time::parse_timestamp(&text)
-            .map(|parsed| Scalar::Timestamp { micros: parsed.micros, zoned: true }),
-        SourceType::IsoTimestamp => time::parse_timestamp(&text)
-            .map(|parsed| Scalar::Timestamp { micros: parsed.micros, zoned: false }),
+        SourceType::ZonedTimestamp => {
+            time::parse_timestamp(&text).map(|parsed| Scalar::Timestamp {
+                micros: parsed.micros,
+                zoned: true,
+            })
+        }
+        SourceType::IsoTimestamp => time::parse_timestamp(&text).map(|parsed| Scalar::Timestamp {
+            micros: parsed.micros,
+            zoned: false,
+        }),
         SourceType::IsoDate => time::parse_date(bare).map(Scalar::Date),
         SourceType::IsoTime => time::parse_time(bare).map(Scalar::Span),
         _ => Err(Failure::Invalid),
@@ -313,7 +342,9 @@ fn big_decimal(bytes: &[u8], scale: i32) -> String {
         .collect();
     for chunk in magnitude.chunks(4) {
         let mut word = [0; 4];
-        word.iter_mut().zip(chunk).for_each(|(place, byte)| *place = *byte);
+        word.iter_mut()
+            .zip(chunk)
+            .for_each(|(place, byte)| *place = *byte);
         words.push(u32::from_le_bytes(word));
     }
     let mut groups = Vec::new();
@@ -330,7 +361,10 @@ fn big_decimal(bytes: &[u8], scale: i32) -> String {
         }
     }
     let mut digits: String = groups.pop().unwrap_or(0).to_string();
-    groups.iter().rev().for_each(|group| digits.push_str(&format!("{group:09}")));
+    groups
+        .iter()
+        .rev()
+        .for_each(|group| digits.push_str(&format!("{group:09}")));
     let shift = usize::try_from(scale.unsigned_abs()).unwrap_or(0);
     if scale < 0 && digits != "0" {
         digits.push_str(&"0".repeat(shift));
@@ -341,7 +375,11 @@ fn big_decimal(bytes: &[u8], scale: i32) -> String {
         }
         digits.insert(digits.len() - scale, '.');
     }
-    if negative { format!("-{digits}") } else { digits }
+    if negative {
+        format!("-{digits}")
+    } else {
+        digits
+    }
 }
 
 #[cfg(test)]
@@ -358,33 +396,97 @@ mod tests {
 
     #[test]
     fn logical_types_decode_before_they_are_cast() {
-        let decimal = SourceType::Decimal { scale: 2, precision: Some(10) };
-        let cases = [
-            ("decimal(12,3)", "\"AYag\"", decimal.clone(), "\"1000.000\""),
-            ("string", "\"/w==\"", decimal, "\"-0.01\""),
-            ("date", "19782", SourceType::Date, "\"2024-02-29\""),
-            ("timestamp_ntz", "19782", SourceType::Date, "\"2024-02-29T00:00:00.000000\""),
-            ("string", "1772280000123", SourceType::Timestamp(Unit::EpochMillis), "\"2026-02-28T12:00:00.123000\""),
-            ("timestamp", "0", SourceType::Timestamp(Unit::EpochMicros), "\"1970-01-01T00:00:00.000000Z\""),
-            ("long", "86399999", SourceType::Span(Unit::EpochMillis), "86399999000"),
-            ("string", "45296123456", SourceType::Span(Unit::EpochMicros), "\"12:34:56.123456\""),
-            ("long", "\"12:00:00Z\"", SourceType::IsoTime, "43200000000"),
-            ("date", "\"2026-01-01Z\"", SourceType::IsoDate, "\"2026-01-01\""),
-            ("timestamp_ntz", "\"2026-01-01T00:00:00Z\"", SourceType::IsoTimestamp, "\"2026-01-01T00:00:00.000000\""),
-            ("string", "\"infinity\"", SourceType::ZonedTimestamp, "\"infinity\""),
-            ("binary", "\"3q0=\"", SourceType::Bytes, "\"3q0=\""),
-            ("double", "\"NaN\"", SourceType::Double, "\"NaN\""),
-            ("float", "3.4028235e+38", SourceType::Float, "3.4028235e+38"),
-            ("decimal(20,0)", "9223372036854775807", SourceType::Integer(8), "\"9223372036854775807\""),
-            ("string", "{\"scale\":9,\"value\":\"XODppWAV/sWq36MorjmBFQ==\"}", SourceType::VariableScaleDecimal,
-                "\"123456789012345678901234567890.123456789\""),
-            ("decimal(5,1)", "\"1.5\"", SourceType::Text, "\"1.5\""),
-        ];
-        for (target, raw, source, expected) in cases {
+        for (target, raw, source, expected) in logical_cases() {
             let value = decoded(target, raw, &source).unwrap();
             assert_eq!(value.to_string(), expected, "{target} {raw}");
         }
-        let list = SourceType::List(Box::new(SourceType::Decimal { scale: 2, precision: Some(8) }));
+    }
+
+    /// Declared type, JSON, source type, and the JSON of the result.
+    #[expect(clippy::too_many_lines, reason = "a table of cases")]
+    fn logical_cases() -> Vec<(&'static str, &'static str, SourceType, &'static str)> {
+        let decimal = SourceType::Decimal {
+            scale: 2,
+            precision: Some(10),
+        };
+        vec![
+            ("decimal(12,3)", "\"AYag\"", decimal.clone(), "\"1000.000\""),
+            ("string", "\"/w==\"", decimal, "\"-0.01\""),
+            ("date", "19782", SourceType::Date, "\"2024-02-29\""),
+            (
+                "timestamp_ntz",
+                "19782",
+                SourceType::Date,
+                "\"2024-02-29T00:00:00.000000\"",
+            ),
+            (
+                "string",
+                "1772280000123",
+                SourceType::Timestamp(Unit::EpochMillis),
+                "\"2026-02-28T12:00:00.123000\"",
+            ),
+            (
+                "timestamp",
+                "0",
+                SourceType::Timestamp(Unit::EpochMicros),
+                "\"1970-01-01T00:00:00.000000Z\"",
+            ),
+            (
+                "long",
+                "86399999",
+                SourceType::Span(Unit::EpochMillis),
+                "86399999000",
+            ),
+            (
+                "string",
+                "45296123456",
+                SourceType::Span(Unit::EpochMicros),
+                "\"12:34:56.123456\"",
+            ),
+            ("long", "\"12:00:00Z\"", SourceType::IsoTime, "43200000000"),
+            (
+                "date",
+                "\"2026-01-01Z\"",
+                SourceType::IsoDate,
+                "\"2026-01-01\"",
+            ),
+            (
+                "timestamp_ntz",
+                "\"2026-01-01T00:00:00Z\"",
+                SourceType::IsoTimestamp,
+                "\"2026-01-01T00:00:00.000000\"",
+            ),
+            (
+                "string",
+                "\"infinity\"",
+                SourceType::ZonedTimestamp,
+                "\"infinity\"",
+            ),
+            ("binary", "\"3q0=\"", SourceType::Bytes, "\"3q0=\""),
+            ("double", "\"NaN\"", SourceType::Double, "\"NaN\""),
+            ("float", "3.4028235e+38", SourceType::Float, "3.4028235e+38"),
+            (
+                "decimal(20,0)",
+                "9223372036854775807",
+                SourceType::Integer(8),
+                "\"9223372036854775807\"",
+            ),
+            (
+                "string",
+                "{\"scale\":9,\"value\":\"XODppWAV/sWq36MorjmBFQ==\"}",
+                SourceType::VariableScaleDecimal,
+                "\"123456789012345678901234567890.123456789\"",
+            ),
+            ("decimal(5,1)", "\"1.5\"", SourceType::Text, "\"1.5\""),
+        ]
+    }
+
+    #[test]
+    fn nested_values_print_as_json_where_text_is_declared() {
+        let list = SourceType::List(Box::new(SourceType::Decimal {
+            scale: 2,
+            precision: Some(8),
+        }));
         let value = decoded("string", "[\"bg==\", null]", &list).unwrap();
         assert_eq!(value, Value::from("[\"1.10\",null]"));
     }
@@ -392,18 +494,57 @@ mod tests {
     #[test]
     fn what_is_lost_or_beyond_the_calendar_is_told_apart() {
         let cases = [
-            ("timestamp_ntz", "\"2026-01-01T00:00:00Z\"", SourceType::ZonedTimestamp, Failure::Invalid),
-            ("date", "-2147472692", SourceType::Date, Failure::Unrepresentable),
-            ("timestamp_ntz", "9223372036825200000", SourceType::Timestamp(Unit::EpochMicros), Failure::Unrepresentable),
-            ("timestamp", "\"infinity\"", SourceType::ZonedTimestamp, Failure::Unrepresentable),
-            ("decimal(10,2)", "\"NAN\"", SourceType::Text, Failure::Unrepresentable),
+            (
+                "timestamp_ntz",
+                "\"2026-01-01T00:00:00Z\"",
+                SourceType::ZonedTimestamp,
+                Failure::Invalid,
+            ),
+            (
+                "date",
+                "-2147472692",
+                SourceType::Date,
+                Failure::Unrepresentable,
+            ),
+            (
+                "timestamp_ntz",
+                "9223372036825200000",
+                SourceType::Timestamp(Unit::EpochMicros),
+                Failure::Unrepresentable,
+            ),
+            (
+                "timestamp",
+                "\"infinity\"",
+                SourceType::ZonedTimestamp,
+                Failure::Unrepresentable,
+            ),
+            (
+                "decimal(10,2)",
+                "\"NAN\"",
+                SourceType::Text,
+                Failure::Unrepresentable,
+            ),
             ("decimal(10,2)", "0.1", SourceType::Double, Failure::Invalid),
-            ("integer", "3000000000", SourceType::Integer(8), Failure::Invalid),
-            ("double", "9007199254740993", SourceType::Integer(8), Failure::Invalid),
+            (
+                "integer",
+                "3000000000",
+                SourceType::Integer(8),
+                Failure::Invalid,
+            ),
+            (
+                "double",
+                "9007199254740993",
+                SourceType::Integer(8),
+                Failure::Invalid,
+            ),
             ("boolean", "1", SourceType::Integer(2), Failure::Invalid),
         ];
         for (target, raw, source, expected) in cases {
-            assert_eq!(decoded(target, raw, &source), Err(expected), "{target} {raw}");
+            assert_eq!(
+                decoded(target, raw, &source),
+                Err(expected),
+                "{target} {raw}"
+            );
         }
     }
 

@@ -32,7 +32,11 @@ pub(crate) struct CsvRecords<'a> {
 
 impl<'a> CsvRecords<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
-        Self { text, position: 0, line: 0 }
+        Self {
+            text,
+            position: 0,
+            line: 0,
+        }
     }
 
     /// Reads the next record that is not blank; gives its line, from 0.
@@ -80,17 +84,30 @@ impl<'a> CsvRecords<'a> {
     }
 
     fn cell(&mut self) -> Result<CsvCell<'a>, BrokenCsv> {
-        let bytes = self.text.as_bytes().get(self.position..).unwrap_or_default();
+        let bytes = self
+            .text
+            .as_bytes()
+            .get(self.position..)
+            .unwrap_or_default();
         if let Some(quoted) = bytes.strip_prefix(b"\"") {
             return self.quoted_cell(quoted);
         }
-        let end = bytes.iter().position(|b| matches!(b, b',' | b'\n')).unwrap_or(bytes.len());
+        let end = bytes
+            .iter()
+            .position(|b| matches!(b, b',' | b'\n'))
+            .unwrap_or(bytes.len());
         let cut = bytes.get(..end).unwrap_or_default();
         let carriage = cut.ends_with(b"\r") && bytes.get(end) != Some(&b',');
         let end = end - usize::from(carriage && bytes.get(end).is_some());
-        let text = self.text.get(self.position..self.position + end).ok_or(BrokenCsv)?;
+        let text = self
+            .text
+            .get(self.position..self.position + end)
+            .ok_or(BrokenCsv)?;
         self.position += end;
-        Ok(CsvCell { text: Cow::Borrowed(text), quoted: false })
+        Ok(CsvCell {
+            text: Cow::Borrowed(text),
+            quoted: false,
+        })
     }
 
     fn quoted_cell(&mut self, bytes: &[u8]) -> Result<CsvCell<'a>, BrokenCsv> {
@@ -114,14 +131,24 @@ impl<'a> CsvRecords<'a> {
         let lines = text.bytes().filter(|b| *b == b'\n').count();
         self.line += u64::try_from(lines).unwrap_or(0);
         self.position = start + length + 1;
-        let text =
-            if doubled { Cow::Owned(text.replace("\"\"", "\"")) } else { Cow::Borrowed(text) };
+        let text = if doubled {
+            Cow::Owned(text.replace("\"\"", "\""))
+        } else {
+            Cow::Borrowed(text)
+        };
         Ok(CsvCell { text, quoted: true })
     }
 
     fn skip_line(&mut self) {
-        let rest = self.text.as_bytes().get(self.position..).unwrap_or_default();
-        let length = rest.iter().position(|b| *b == b'\n').map_or(rest.len(), |end| end + 1);
+        let rest = self
+            .text
+            .as_bytes()
+            .get(self.position..)
+            .unwrap_or_default();
+        let length = rest
+            .iter()
+            .position(|b| *b == b'\n')
+            .map_or(rest.len(), |end| end + 1);
         self.position += length;
         self.line += 1;
     }
@@ -193,7 +220,10 @@ pub(crate) fn decode_csv(
     bytes: &[u8],
 ) -> Result<Decoded> {
     let text = std::str::from_utf8(bytes).map_err(|_| {
-        let message = format!("CSV is no UTF-8, in the text from line {} on", chunk.first_line);
+        let message = format!(
+            "CSV is no UTF-8, in the text from line {} on",
+            chunk.first_line
+        );
         Error::new(Code::InvalidRecord, message)
     })?;
     let mut fields = FieldOrder::new(plan);
@@ -211,7 +241,10 @@ pub(crate) fn decode_csv(
     let mut row = chunk.first_row;
     let mut start = 0;
     while let Some(record) = records.next(&mut cells) {
-        let raw_text = text.get(start..records.position()).unwrap_or_default().trim_matches(['\r', '\n']);
+        let raw_text = text
+            .get(start..records.position())
+            .unwrap_or_default()
+            .trim_matches(['\r', '\n']);
         start = records.position();
         let (line, fault) = match record {
             Ok(line) if cells.len() == header.len() => (line, None),
@@ -237,7 +270,10 @@ pub(crate) fn decode_csv(
         }
     }
     batches.push(fields.take(rows)?);
-    Ok(Decoded { batches, findings: fields.findings() })
+    Ok(Decoded {
+        batches,
+        findings: fields.findings(),
+    })
 }
 
 fn push(
@@ -307,27 +343,41 @@ mod tests {
         let mut cells = Vec::new();
         let mut all = Vec::new();
         while let Some(record) = records.next(&mut cells) {
-            let row = cells.iter().map(|cell| (cell.text.to_string(), cell.quoted)).collect();
+            let row = cells
+                .iter()
+                .map(|cell| (cell.text.to_string(), cell.quoted))
+                .collect();
             all.push(record.ok().map(|_| row));
         }
         all
     }
 
     fn plain(cells: &[&str]) -> Option<Vec<(String, bool)>> {
-        Some(cells.iter().map(|cell| ((*cell).to_owned(), false)).collect())
+        Some(
+            cells
+                .iter()
+                .map(|cell| ((*cell).to_owned(), false))
+                .collect(),
+        )
     }
 
     #[test]
     fn records_follow_the_rfc() {
-        assert_eq!(records("a,b\r\n1,\r\n\n2,x"), [
-            plain(&["a", "b"]),
-            plain(&["1", ""]),
-            plain(&["2", "x"]),
-        ]);
-        assert_eq!(records("\"a\"\"b\",\"\",\"c\nd\"\n1"), [
-            Some(vec![("a\"b".into(), true), (String::new(), true), ("c\nd".into(), true)]),
-            plain(&["1"]),
-        ]);
+        assert_eq!(
+            records("a,b\r\n1,\r\n\n2,x"),
+            [plain(&["a", "b"]), plain(&["1", ""]), plain(&["2", "x"]),]
+        );
+        assert_eq!(
+            records("\"a\"\"b\",\"\",\"c\nd\"\n1"),
+            [
+                Some(vec![
+                    ("a\"b".into(), true),
+                    (String::new(), true),
+                    ("c\nd".into(), true)
+                ]),
+                plain(&["1"]),
+            ]
+        );
         assert_eq!(records("a,"), [plain(&["a", ""])]);
         assert_eq!(records("5\" pipe,x\n"), [plain(&["5\" pipe", "x"])]);
         assert_eq!(records("\"open\nx,y\n"), [None, plain(&["x", "y"])]);

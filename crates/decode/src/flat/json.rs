@@ -31,7 +31,10 @@ pub(crate) fn decode_lines(plan: &DecodePlan, chunk: &Chunk, bytes: &[u8]) -> Re
         }
     }
     batches.push(fields.take(rows)?);
-    Ok(Decoded { batches, findings: fields.findings() })
+    Ok(Decoded {
+        batches,
+        findings: fields.findings(),
+    })
 }
 
 fn add_line<'a>(
@@ -42,7 +45,12 @@ fn add_line<'a>(
     bytes: &'a [u8],
 ) -> Result<()> {
     let Ok(text) = std::str::from_utf8(bytes) else {
-        rows.refuse(row, line, "no UTF-8", String::from_utf8_lossy(bytes).into_owned());
+        rows.refuse(
+            row,
+            line,
+            "no UTF-8",
+            String::from_utf8_lossy(bytes).into_owned(),
+        );
         return Ok(());
     };
     slots.fill(None);

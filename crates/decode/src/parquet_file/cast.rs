@@ -12,7 +12,7 @@ use arrow::datatypes::{
 use tidegate_change::text::{Failure, Parsed, time};
 use tidegate_change::types;
 
-use crate::column::{Column, Scalar, map_types};
+use crate::column::{Column, Scalar, map_types, note};
 
 /// The Delta type that holds all values of an Arrow type.
 pub(super) fn natural(data_type: &DataType) -> Option<DataType> {
@@ -25,7 +25,9 @@ pub(super) fn natural(data_type: &DataType) -> Option<DataType> {
         DataType::Decimal32(p, s) | DataType::Decimal64(p, s) | DataType::Decimal128(p, s) => {
             DataType::Decimal128(*p, *s)
         }
-        DataType::Decimal256(p, s) if *p <= types::DECIMAL_DIGITS_MAX => DataType::Decimal128(*p, *s),
+        DataType::Decimal256(p, s) if *p <= types::DECIMAL_DIGITS_MAX => {
+            DataType::Decimal128(*p, *s)
+        }
         DataType::Decimal256(..) => DataType::Utf8,
         DataType::Date32 | DataType::Date64 => DataType::Date32,
         DataType::Timestamp(_, Some(_)) => types::timestamp_utc(),
@@ -48,7 +50,13 @@ pub(super) fn natural(data_type: &DataType) -> Option<DataType> {
             let member = |field: &std::sync::Arc<Field>| {
                 Some(Field::new(field.name(), natural(field.data_type())?, true))
             };
-            DataType::Struct(fields.iter().map(member).collect::<Option<Vec<_>>>()?.into())
+            DataType::Struct(
+                fields
+                    .iter()
+                    .map(member)
+                    .collect::<Option<Vec<_>>>()?
+                    .into(),
+            )
         }
         DataType::Boolean
         | DataType::Int8
@@ -70,11 +78,16 @@ pub(super) fn is_ready(array: &ArrayRef, declared: &DataType) -> bool {
     match declared {
         DataType::Date32 => {
             let days = array.as_primitive::<Date32Type>();
-            days.iter().flatten().all(|days| time::date_in_range(days).is_ok())
+            days.iter()
+                .flatten()
+                .all(|days| time::date_in_range(days).is_ok())
         }
         DataType::Timestamp(..) => {
             let micros = array.as_primitive::<TimestampMicrosecondType>();
-            micros.iter().flatten().all(|micros| time::timestamp_in_range(micros).is_ok())
+            micros
+                .iter()
+                .flatten()
+                .all(|micros| time::timestamp_in_range(micros).is_ok())
         }
         DataType::List(_) | DataType::Map(..) | DataType::Struct(_) => false,
         _ => true,
@@ -97,12 +110,16 @@ pub(crate) fn append_arrow(column: &mut Column, array: &ArrayRef, row: usize) ->
         DataType::FixedSizeList(..) => append_items(column, &array.as_fixed_size_list().value(row)),
         DataType::Map(..) => {
             let entries = array.as_map().value(row);
-            let [names, contents] = entries.columns() else { return refuse(column, Failure::Invalid) };
+            let [names, contents] = entries.columns() else {
+                return refuse(column, Failure::Invalid);
+            };
             column.append_map(|keys, values| {
-                (0..entries.len()).fold(Ok(()), |all: Parsed<()>, entry| {
-                    let key = append_arrow(keys, names, entry);
-                    all.and(key).and(append_arrow(values, contents, entry))
-                })
+                let mut all = Ok(());
+                for entry in 0..entries.len() {
+                    note(&mut all, append_arrow(keys, names, entry));
+                    note(&mut all, append_arrow(values, contents, entry));
+                }
+                all
             })
         }
         DataType::Struct(_) => {
@@ -121,8 +138,11 @@ pub(crate) fn append_arrow(column: &mut Column, array: &ArrayRef, row: usize) ->
 
 fn append_items(column: &mut Column, values: &ArrayRef) -> Parsed<()> {
     column.append_list(|items| {
-        (0..values.len())
-            .fold(Ok(()), |all: Parsed<()>, item| all.and(append_arrow(items, values, item)))
+        let mut all = Ok(());
+        for item in 0..values.len() {
+            note(&mut all, append_arrow(items, values, item));
+        }
+        all
     })
 }
 
@@ -145,7 +165,10 @@ fn append_leaf(column: &mut Column, array: &ArrayRef, row: usize) -> Parsed<()> 
         DataType::Decimal256(_, scale) => {
             let value = array.as_primitive::<Decimal256Type>().value(row);
             match value.to_i128() {
-                Some(unscaled) => column.append(Scalar::Decimal { unscaled, scale: (*scale).into() }),
+                Some(unscaled) => column.append(Scalar::Decimal {
+                    unscaled,
+                    scale: (*scale).into(),
+                }),
                 None if column.is_text() => {
                     column.append_text(&array.as_primitive::<Decimal256Type>().value_as_string(row))
                 }
@@ -159,67 +182,90 @@ fn append_leaf(column: &mut Column, array: &ArrayRef, row: usize) -> Parsed<()> 
     }
 }
 
+/// The value of a primitive array.
+macro_rules! value {
+    ($array:ident, $row:ident, $type:ty) => {
+        $array.as_primitive::<$type>().value($row)
+    };
+}
+
 fn scalar(array: &ArrayRef, row: usize) -> Parsed<Scalar<'static>> {
-    macro_rules! value {
-        ($type:ty) => {
-            array.as_primitive::<$type>().value(row)
-        };
-    }
     Ok(match array.data_type() {
         DataType::Boolean => Scalar::Boolean(array.as_boolean().value(row)),
-        DataType::Int8 => Scalar::Integer(value!(Int8Type).into()),
-        DataType::Int16 => Scalar::Integer(value!(Int16Type).into()),
-        DataType::Int32 => Scalar::Integer(value!(Int32Type).into()),
-        DataType::Int64 => Scalar::Integer(value!(Int64Type)),
-        DataType::UInt8 => Scalar::Integer(value!(UInt8Type).into()),
-        DataType::UInt16 => Scalar::Integer(value!(UInt16Type).into()),
-        DataType::UInt32 => Scalar::Integer(value!(UInt32Type).into()),
+        DataType::Int8 => Scalar::Integer(value!(array, row, Int8Type).into()),
+        DataType::Int16 => Scalar::Integer(value!(array, row, Int16Type).into()),
+        DataType::Int32 => Scalar::Integer(value!(array, row, Int32Type).into()),
+        DataType::Int64 => Scalar::Integer(value!(array, row, Int64Type)),
+        DataType::UInt8 => Scalar::Integer(value!(array, row, UInt8Type).into()),
+        DataType::UInt16 => Scalar::Integer(value!(array, row, UInt16Type).into()),
+        DataType::UInt32 => Scalar::Integer(value!(array, row, UInt32Type).into()),
         DataType::UInt64 => {
-            let value = value!(UInt64Type);
+            let value = value!(array, row, UInt64Type);
             match i64::try_from(value) {
                 Ok(value) => Scalar::Integer(value),
-                Err(_) => Scalar::Decimal { unscaled: value.into(), scale: 0 },
+                Err(_) => Scalar::Decimal {
+                    unscaled: value.into(),
+                    scale: 0,
+                },
             }
         }
-        DataType::Float16 => Scalar::Float(value!(Float16Type).to_f32()),
-        DataType::Float32 => Scalar::Float(value!(Float32Type)),
-        DataType::Float64 => Scalar::Double(value!(Float64Type)),
-        DataType::Decimal32(_, s) => {
-            Scalar::Decimal { unscaled: value!(Decimal32Type).into(), scale: (*s).into() }
-        }
-        DataType::Decimal64(_, s) => {
-            Scalar::Decimal { unscaled: value!(Decimal64Type).into(), scale: (*s).into() }
-        }
-        DataType::Decimal128(_, s) => {
-            Scalar::Decimal { unscaled: value!(Decimal128Type), scale: (*s).into() }
-        }
-        DataType::Date32 => Scalar::Date(value!(Date32Type)),
+        DataType::Float16 => Scalar::Float(value!(array, row, Float16Type).to_f32()),
+        DataType::Float32 => Scalar::Float(value!(array, row, Float32Type)),
+        DataType::Float64 => Scalar::Double(value!(array, row, Float64Type)),
+        DataType::Decimal32(_, s) => Scalar::Decimal {
+            unscaled: value!(array, row, Decimal32Type).into(),
+            scale: (*s).into(),
+        },
+        DataType::Decimal64(_, s) => Scalar::Decimal {
+            unscaled: value!(array, row, Decimal64Type).into(),
+            scale: (*s).into(),
+        },
+        DataType::Decimal128(_, s) => Scalar::Decimal {
+            unscaled: value!(array, row, Decimal128Type),
+            scale: (*s).into(),
+        },
+        _ => return temporal(array, row),
+    })
+}
+
+fn temporal(array: &ArrayRef, row: usize) -> Parsed<Scalar<'static>> {
+    Ok(match array.data_type() {
+        DataType::Date32 => Scalar::Date(value!(array, row, Date32Type)),
         DataType::Date64 => {
-            let days = exact(value!(Date64Type), 86_400_000)?;
+            let days = exact(value!(array, row, Date64Type), 86_400_000)?;
             Scalar::Date(i32::try_from(days).map_err(|_| Failure::Unrepresentable)?)
         }
         DataType::Timestamp(unit, zone) => {
             let micros = match unit {
-                TimeUnit::Second => scaled(value!(TimestampSecondType), 1_000_000)?,
-                TimeUnit::Millisecond => scaled(value!(TimestampMillisecondType), 1_000)?,
-                TimeUnit::Microsecond => value!(TimestampMicrosecondType),
-                TimeUnit::Nanosecond => exact(value!(TimestampNanosecondType), 1_000)?,
+                TimeUnit::Second => scaled(value!(array, row, TimestampSecondType), 1_000_000)?,
+                TimeUnit::Millisecond => {
+                    scaled(value!(array, row, TimestampMillisecondType), 1_000)?
+                }
+                TimeUnit::Microsecond => value!(array, row, TimestampMicrosecondType),
+                TimeUnit::Nanosecond => exact(value!(array, row, TimestampNanosecondType), 1_000)?,
             };
-            Scalar::Timestamp { micros, zoned: zone.is_some() }
+            Scalar::Timestamp {
+                micros,
+                zoned: zone.is_some(),
+            }
         }
-        DataType::Time32(TimeUnit::Second) => {
-            Scalar::Span(scaled(value!(Time32SecondType).into(), 1_000_000)?)
-        }
-        DataType::Time32(_) => Scalar::Span(scaled(value!(Time32MillisecondType).into(), 1_000)?),
+        DataType::Time32(TimeUnit::Second) => Scalar::Span(scaled(
+            value!(array, row, Time32SecondType).into(),
+            1_000_000,
+        )?),
+        DataType::Time32(_) => Scalar::Span(scaled(
+            value!(array, row, Time32MillisecondType).into(),
+            1_000,
+        )?),
         DataType::Time64(TimeUnit::Nanosecond) => {
-            Scalar::Span(exact(value!(Time64NanosecondType), 1_000)?)
+            Scalar::Span(exact(value!(array, row, Time64NanosecondType), 1_000)?)
         }
-        DataType::Time64(_) => Scalar::Span(value!(Time64MicrosecondType)),
+        DataType::Time64(_) => Scalar::Span(value!(array, row, Time64MicrosecondType)),
         DataType::Duration(unit) => Scalar::Span(match unit {
-            TimeUnit::Second => scaled(value!(DurationSecondType), 1_000_000)?,
-            TimeUnit::Millisecond => scaled(value!(DurationMillisecondType), 1_000)?,
-            TimeUnit::Microsecond => value!(DurationMicrosecondType),
-            TimeUnit::Nanosecond => exact(value!(DurationNanosecondType), 1_000)?,
+            TimeUnit::Second => scaled(value!(array, row, DurationSecondType), 1_000_000)?,
+            TimeUnit::Millisecond => scaled(value!(array, row, DurationMillisecondType), 1_000)?,
+            TimeUnit::Microsecond => value!(array, row, DurationMicrosecondType),
+            TimeUnit::Nanosecond => exact(value!(array, row, DurationNanosecondType), 1_000)?,
         }),
         _ => return Err(Failure::Invalid),
     })
@@ -230,5 +276,9 @@ fn scaled(value: i64, factor: i64) -> Parsed<i64> {
 }
 
 fn exact(value: i64, divisor: i64) -> Parsed<i64> {
-    if value % divisor == 0 { Ok(value / divisor) } else { Err(Failure::Invalid) }
+    if value % divisor == 0 {
+        Ok(value / divisor)
+    } else {
+        Err(Failure::Invalid)
+    }
 }

@@ -79,10 +79,15 @@ impl ChunkReader for Stored {
     fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
         Ok(match self {
             Self::Memory(bytes) => {
-                let start = usize::try_from(start).unwrap_or(usize::MAX).min(bytes.len());
+                let start = usize::try_from(start)
+                    .unwrap_or(usize::MAX)
+                    .min(bytes.len());
                 Box::new(Cursor::new(bytes.slice(start..)))
             }
-            Self::Disk(file, _) => Box::new(ReadAt { file: Arc::clone(file), position: start }),
+            Self::Disk(file, _) => Box::new(ReadAt {
+                file: Arc::clone(file),
+                position: start,
+            }),
         })
     }
 
@@ -165,12 +170,20 @@ pub(crate) struct ParquetCutter {
 
 impl ParquetCutter {
     pub(crate) fn new(input: Input) -> Result<Self> {
-        Ok(Self { file: ParquetFile::open(input)?, row_group: 0 })
+        Ok(Self {
+            file: ParquetFile::open(input)?,
+            row_group: 0,
+        })
     }
 
     /// The next row group with its number of rows.
     pub(crate) fn next(&mut self) -> Option<(ParquetFile, usize, u64)> {
-        let group = self.file.metadata.metadata().row_groups().get(self.row_group)?;
+        let group = self
+            .file
+            .metadata
+            .metadata()
+            .row_groups()
+            .get(self.row_group)?;
         let rows = u64::try_from(group.num_rows()).unwrap_or(0);
         self.row_group += 1;
         Some((self.file.clone(), self.row_group - 1, rows))

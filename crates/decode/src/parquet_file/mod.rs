@@ -32,7 +32,10 @@ fn broken(e: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
 /// Runs code of the Parquet reader, which may panic on damaged files.
 fn guarded<T>(read: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| {
-        Err(Error::new(Code::InvalidRecord, "the Parquet file is damaged"))
+        Err(Error::new(
+            Code::InvalidRecord,
+            "the Parquet file is damaged",
+        ))
     })
 }
 
@@ -75,7 +78,10 @@ pub(crate) fn decode(
             batches.push(fields.take(rows)?);
             row += u64::try_from(batch.num_rows()).unwrap_or(0);
         }
-        Ok(Decoded { batches, findings: fields.findings() })
+        Ok(Decoded {
+            batches,
+            findings: fields.findings(),
+        })
     })
 }
 
@@ -88,7 +94,10 @@ fn add_batch<'p>(
 ) -> Result<Rows<'p>> {
     let mut arrays: Vec<Option<ArrayRef>> = vec![None; plan.columns.len()];
     for (field, array) in batch.schema().fields().iter().zip(batch.columns()) {
-        if let Some(place) = fields.column(field.name()).and_then(|column| arrays.get_mut(column)) {
+        if let Some(place) = fields
+            .column(field.name())
+            .and_then(|column| arrays.get_mut(column))
+        {
             *place = Some(plain(array)?);
         }
     }
@@ -133,5 +142,9 @@ fn row_json(batch: &RecordBatch, row: usize) -> String {
     let mut out = Vec::new();
     let written = json::write_rows(&batch.slice(row, 1), &mut out);
     let text = String::from_utf8(out).unwrap_or_default();
-    if written.is_ok() { text.trim_end().to_owned() } else { "{}".to_owned() }
+    if written.is_ok() {
+        text.trim_end().to_owned()
+    } else {
+        "{}".to_owned()
+    }
 }

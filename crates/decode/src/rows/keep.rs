@@ -8,7 +8,11 @@ use tidegate_change::{Error, Result, SourceBatch};
 
 /// All values, or nothing unless every event has one.
 pub(super) fn all_known(values: &[Option<i64>]) -> Option<Vec<i64>> {
-    if values.is_empty() { None } else { values.iter().copied().collect() }
+    if values.is_empty() {
+        None
+    } else {
+        values.iter().copied().collect()
+    }
 }
 
 /// Drops the events at fault.
@@ -29,7 +33,10 @@ pub(super) fn keep(batch: SourceBatch, kept: BooleanBuffer) -> Result<SourceBatc
             filtered.as_any().downcast_ref::<StructArray>().cloned()
         }
     };
-    let position = batch.position.map(|p| filter(&p, &mask).map_err(failed)).transpose()?;
+    let position = batch
+        .position
+        .map(|p| filter(&p, &mask).map_err(failed))
+        .transpose()?;
     let authored = batch
         .authored
         .into_iter()
@@ -44,8 +51,14 @@ pub(super) fn keep(batch: SourceBatch, kept: BooleanBuffer) -> Result<SourceBatc
         origin: Origin {
             file: batch.origin.file,
             rows: keep_marked(batch.origin.rows, &mask),
-            partitions: batch.origin.partitions.map(|values| keep_marked(values, &mask)),
-            offsets: batch.origin.offsets.map(|values| keep_marked(values, &mask)),
+            partitions: batch
+                .origin
+                .partitions
+                .map(|values| keep_marked(values, &mask)),
+            offsets: batch
+                .origin
+                .offsets
+                .map(|values| keep_marked(values, &mask)),
         },
         invalid: batch.invalid,
         other: batch.other,
@@ -57,5 +70,9 @@ pub(super) fn keep(batch: SourceBatch, kept: BooleanBuffer) -> Result<SourceBatc
 
 fn keep_marked<T>(values: Vec<T>, mask: &BooleanArray) -> Vec<T> {
     let marks = mask.values().iter();
-    values.into_iter().zip(marks).filter_map(|(value, kept)| kept.then_some(value)).collect()
+    values
+        .into_iter()
+        .zip(marks)
+        .filter_map(|(value, kept)| kept.then_some(value))
+        .collect()
 }

@@ -19,7 +19,7 @@ use tidegate_change::{Code, Error, Result, SourceBatch, types};
 
 use self::keep::{all_known, keep};
 use self::needed::needed_type;
-use crate::column::{Column, Scalar};
+use crate::column::{Column, Scalar, note};
 use crate::debezium::{Position, Positions, SourceType, append_typed};
 use crate::parquet_file::append_arrow;
 use crate::plan::DecodePlan;
@@ -43,8 +43,17 @@ pub(crate) enum Cell<'a> {
     Null,
     /// The event has no such field.
     Absent,
-    /// The event's schema has no such field, or the source could not tell the value (R-N5, R-K6).
+    /// The event's schema has no such field (R-N5).
     NotAuthored,
+    /// The source could not tell the value (R-K6).
+    Unavailable,
+}
+
+impl Cell<'_> {
+    /// Whether there is no such field, so that the column's default stands in.
+    fn is_lacking(&self) -> bool {
+        matches!(self, Self::Absent | Self::NotAuthored)
+    }
 }
 
 /// An event apart from its columns.
@@ -123,7 +132,11 @@ struct Fault {
 
 impl<'p> Rows<'p> {
     pub(crate) fn new(plan: &'p DecodePlan, file: &Arc<str>) -> Result<Self> {
-        let columns = plan.columns.iter().map(|c| c.builder()).collect::<Result<Vec<_>>>()?;
+        let columns = plan
+            .columns
+            .iter()
+            .map(|c| c.builder())
+            .collect::<Result<Vec<_>>>()?;
         Ok(Self {
             plan,
             file: Arc::clone(file),
@@ -194,7 +207,9 @@ impl<'p> Rows<'p> {
         );
         let mut fault = None;
         for place in 0..self.open.len() {
-            let Some(index) = self.open.get(place).copied() else { break };
+            let Some(index) = self.open.get(place).copied() else {
+                break;
+            };
             let added = self.push_cell(index, cells(index), event.operation, upsert);
             fault = fault.or(added);
         }
@@ -210,7 +225,10 @@ impl<'p> Rows<'p> {
                 code: fault.code,
                 file: Arc::clone(&self.file),
                 row: event.row,
-                detail: format!("line {}, field {}: {}", event.line, fault.field, fault.detail),
+                detail: format!(
+                    "line {}, field {}: {}",
+                    event.line, fault.field, fault.detail
+                ),
                 field: Some(fault.field),
                 raw: (event.raw)(),
                 policy: fault.policy,
@@ -240,23 +258,18 @@ impl<'p> Rows<'p> {
                 builder.append_null();
                 Ok(())
             }
-            Cell::Absent | Cell::NotAuthored => {
-                let filled = match &column.default {
-                    Some(default) if !matches!(operation, SourceOperation::Truncate) => {
-                        builder.append_json(Raw(default))
-                    }
-                    _ => {
-                        let null = upsert
-                            && matches!(cell, Cell::Absent)
-                            && plan.absent == AbsentFields::Null;
-                        self.absent += u64::from(null);
-                        authored = null;
-                        builder.append_null();
-                        Ok(())
-                    }
-                };
-                filled
-            }
+            Cell::Absent | Cell::NotAuthored | Cell::Unavailable => match &column.default {
+                Some(default) if operation != SourceOperation::Truncate && cell.is_lacking() => {
+                    builder.append_json(Raw(default))
+                }
+                _ => {
+                    let counted = upsert && plan.absent == AbsentFields::Null;
+                    authored = counted && matches!(cell, Cell::Absent);
+                    self.absent += u64::from(authored);
+                    builder.append_null();
+                    Ok(())
+                }
+            },
         };
         // What a delete says of other columns than its key is filler (zero values under NOT NULL).
         let lenient = operation == SourceOperation::Delete && !column.strict;
@@ -275,7 +288,9 @@ impl<'p> Rows<'p> {
     }
 
     fn misfit(&mut self, index: usize, cell: Cell<'_>) -> Fault {
-        if let (Some(seen), Some(column)) = (self.misfits.get_mut(index), self.plan.columns.get(index)) {
+        if let (Some(seen), Some(column)) =
+            (self.misfits.get_mut(index), self.plan.columns.get(index))
+        {
             let needed = match cell {
                 Cell::Json(raw) => needed_type(&column.data_type, raw.0.trim_matches('"')),
                 Cell::Text(text) => needed_type(&column.data_type, text),
@@ -287,11 +302,20 @@ impl<'p> Rows<'p> {
         }
         let (field, type_name) = self.describe(index);
         let detail = format!("the value is no {type_name}");
-        Fault { field, code: Code::InvalidValue, detail, policy: None }
+        Fault {
+            field,
+            code: Code::InvalidValue,
+            detail,
+            policy: None,
+        }
     }
 
     fn unrepresentable(&mut self, index: usize) -> Option<Fault> {
-        let strict = self.plan.columns.get(index).is_some_and(|column| column.strict);
+        let strict = self
+            .plan
+            .columns
+            .get(index)
+            .is_some_and(|column| column.strict);
         let policy = self.plan.unrepresentable_policy();
         if policy.is_none() && !strict {
             self.unrepresentable += 1;
@@ -300,13 +324,24 @@ impl<'p> Rows<'p> {
         let (field, type_name) = self.describe(index);
         let detail = format!("a {type_name} cannot hold the value");
         let policy = if strict { None } else { policy };
-        Some(Fault { field, code: Code::InvalidValue, detail, policy })
+        Some(Fault {
+            field,
+            code: Code::InvalidValue,
+            detail,
+            policy,
+        })
     }
 
     fn describe(&self, index: usize) -> (String, String) {
-        self.plan.columns.get(index).map_or_else(Default::default, |column| {
-            (column.name.clone(), types::type_name(&column.data_type).unwrap_or_default())
-        })
+        self.plan
+            .columns
+            .get(index)
+            .map_or_else(Default::default, |column| {
+                (
+                    column.name.clone(),
+                    types::type_name(&column.data_type).unwrap_or_default(),
+                )
+            })
     }
 
     fn push_old_key(&mut self, cells: Option<&[Cell<'_>]>, fault: &mut Option<Fault>) {
@@ -324,18 +359,24 @@ impl<'p> Rows<'p> {
                 return;
             };
             let length = self.operations.len();
-            keys.iter_mut().for_each(|key| (0..length).for_each(|_| key.append_null()));
+            keys.iter_mut()
+                .for_each(|key| (0..length).for_each(|_| key.append_null()));
             let mut validity = BooleanBufferBuilder::new(length);
             validity.append_n(length, false);
             self.old_keys = Some((keys, validity));
         }
-        let Some((keys, validity)) = &mut self.old_keys else { return };
+        let Some((keys, validity)) = &mut self.old_keys else {
+            return;
+        };
         let mut whole = Ok(());
         for (position, key) in keys.iter_mut().enumerate() {
-            let default = plan.keys.get(position).and_then(|key| plan.columns.get(*key));
+            let default = plan
+                .keys
+                .get(position)
+                .and_then(|key| plan.columns.get(*key));
             let default = default.and_then(|column| column.default.as_deref());
             let cell = cells.get(position).copied().unwrap_or(Cell::Absent);
-            whole = whole.and(append_key(key, cell, default));
+            note(&mut whole, append_key(key, cell, default));
         }
         validity.append(whole.is_ok());
         if whole.is_err() && fault.is_none() {
@@ -380,7 +421,12 @@ impl<'p> Rows<'p> {
             operations: self.operations,
             position,
             old_keys,
-            origin: Origin { file: self.file, rows: self.numbers, partitions, offsets },
+            origin: Origin {
+                file: self.file,
+                rows: self.numbers,
+                partitions,
+                offsets,
+            },
             invalid: self.invalid,
             other: self.other,
             absent: self.absent,
@@ -388,7 +434,11 @@ impl<'p> Rows<'p> {
             offsets: self.next_offsets,
         };
         let kept = self.kept.finish();
-        if kept.count_set_bits() == length { Ok(batch) } else { keep(batch, kept) }
+        if kept.count_set_bits() == length {
+            Ok(batch)
+        } else {
+            keep(batch, kept)
+        }
     }
 
     fn finish_columns(
@@ -420,11 +470,17 @@ impl<'p> Rows<'p> {
 
     fn finish_old_keys(&mut self) -> Result<Option<StructArray>> {
         let plan = self.plan;
-        let Some((mut keys, mut validity)) = self.old_keys.take() else { return Ok(None) };
+        let Some((mut keys, mut validity)) = self.old_keys.take() else {
+            return Ok(None);
+        };
         let planned = plan.keys.iter().filter_map(|key| plan.columns.get(*key));
-        let fields: Fields =
-            planned.map(|c| Field::new(&c.name, c.data_type.clone(), true)).collect();
-        let arrays = keys.iter_mut().map(Column::finish).collect::<Result<Vec<_>>>()?;
+        let fields: Fields = planned
+            .map(|c| Field::new(&c.name, c.data_type.clone(), true))
+            .collect();
+        let arrays = keys
+            .iter_mut()
+            .map(Column::finish)
+            .collect::<Result<Vec<_>>>()?;
         let length = validity.len();
         let nulls = Some(NullBuffer::new(validity.finish()));
         StructArray::try_new_with_length(fields, arrays, nulls, length)

@@ -17,7 +17,12 @@ pub(super) fn needed_type(declared: &DataType, text: &str) -> Option<DataType> {
 fn decimal_type(text: &str) -> Option<DataType> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    if !whole.bytes().chain(fraction.bytes()).all(|b| b.is_ascii_digit()) || whole.is_empty() {
+    if !whole
+        .bytes()
+        .chain(fraction.bytes())
+        .all(|b| b.is_ascii_digit())
+        || whole.is_empty()
+    {
         return None;
     }
     let whole = whole.trim_start_matches('0').len();

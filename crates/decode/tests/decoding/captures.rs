@@ -63,7 +63,10 @@ fn total(whole: &Whole) -> usize {
 fn records_are_classified_as_the_captures_say() {
     for kind in ["sch", "nosch"] {
         for shape in [Shape::Dump, Shape::Value, Shape::Kcat] {
-            let lines = lines(&format!("small-pg/pg_default/events.{kind}.jsonl.zst"), shape);
+            let lines = lines(
+                &format!("small-pg/pg_default/events.{kind}.jsonl.zst"),
+                shape,
+            );
             let whole = decode(&resolved(&docs("shop")), None, lines);
             let classes = ["null", "heartbeat", "transaction", "message", "other_table"];
             let counts = classes.map(|class| whole.other(class));
@@ -80,16 +83,40 @@ fn records_are_classified_as_the_captures_say() {
 #[test]
 fn unavailable_values_are_not_authored() {
     for kind in ["sch", "nosch"] {
-        let lines = lines(&format!("small-pg/pg_default/events.{kind}.jsonl.zst"), Shape::Dump);
+        let lines = lines(
+            &format!("small-pg/pg_default/events.{kind}.jsonl.zst"),
+            Shape::Dump,
+        );
         let whole = decode(&resolved(&docs("shop")), None, lines);
-        let upserts: Vec<bool> =
-            whole.operations().iter().map(|op| *op != SourceOperation::Delete).collect();
+        let upserts: Vec<bool> = whole
+            .operations()
+            .iter()
+            .map(|op| *op != SourceOperation::Delete)
+            .collect();
         for (column, expected) in [("body", 15), ("meta", 13), ("bin", 15), ("tags", 15)] {
             let values = whole.column(column);
-            let count = values.iter().zip(&upserts).filter(|(v, up)| *v == "-" && **up).count();
+            let count = values
+                .iter()
+                .zip(&upserts)
+                .filter(|(v, up)| *v == "-" && **up)
+                .count();
             assert_eq!(count, expected, "{kind} {column}");
         }
     }
+}
+
+#[test]
+fn an_unavailable_value_is_not_the_default() {
+    let spec = docs("shop").replace(
+        "{name: body, type: string}",
+        "{name: body, type: string, default: x}",
+    );
+    let whole = decode(
+        &resolved(&spec),
+        None,
+        lines("small-pg/pg_default/events.sch.jsonl.zst", Shape::Dump),
+    );
+    assert!(!whole.column("body").contains(&"\"x\"".to_owned()));
 }
 
 #[test]
@@ -98,7 +125,11 @@ fn key_changes_know_their_old_key_with_and_without_headers() {
         for kind in ["sch", "nosch"] {
             let path = format!("small-pg/pg_default/events.{kind}.jsonl.zst");
             let whole = decode(&resolved(&docs("shop")), None, lines(&path, shape));
-            assert_eq!(whole.old_keys(), ["{\"id\":4}", "{\"id\":4}"], "{kind} {shape:?}");
+            assert_eq!(
+                whole.old_keys(),
+                ["{\"id\":4}", "{\"id\":4}"],
+                "{kind} {shape:?}"
+            );
         }
     }
 }
@@ -124,11 +155,19 @@ fn a_key_that_changes_its_encoding_decodes_to_the_declared_type() {
                 - {name: order_no, type: 'decimal(30,0)'}\n  - {name: amount, type: 'decimal(18,4)'}\n  \
                 - {name: placed_on, type: date}\n  - {name: placed_at, type: string}\n\
                 source: {format: debezium, table: shop.orders}\n";
-    let whole = decode(&resolved(spec), None, lines("small-pg/pg_default/events.sch.jsonl.zst", Shape::Dump));
+    let whole = decode(
+        &resolved(spec),
+        None,
+        lines("small-pg/pg_default/events.sch.jsonl.zst", Shape::Dump),
+    );
     assert_eq!(whole.invalid(), [""; 0]);
     let numbers = whole.column("order_no");
     assert!(numbers.iter().all(|v| v.starts_with('"')), "{numbers:?}");
-    assert!(whole.column("placed_on").contains(&"\"2024-02-29\"".to_owned()));
+    assert!(
+        whole
+            .column("placed_on")
+            .contains(&"\"2024-02-29\"".to_owned())
+    );
     assert_eq!(whole.old_keys().len(), 2);
 }
 
@@ -136,15 +175,29 @@ fn a_key_that_changes_its_encoding_decodes_to_the_declared_type() {
 fn incremental_copies_have_a_position_and_rank_lowest() {
     let spec = "name: late\nkeys: [id]\nschema: [{name: id, type: long}]\n\
                 source: {format: debezium, table: shop.late_table}\n";
-    let whole = decode(&resolved(spec), None, lines("small-pg/pg_default/events.nosch.jsonl.zst", Shape::Dump));
+    let whole = decode(
+        &resolved(spec),
+        None,
+        lines("small-pg/pg_default/events.nosch.jsonl.zst", Shape::Dump),
+    );
     assert_eq!(whole.count(SourceOperation::Copy), 36);
     let positions = whole.positions();
     assert_eq!(positions.len(), 48);
     for (position, operation) in positions.iter().zip(whole.operations()) {
-        let rank = if operation == SourceOperation::Copy { "\"rank\":0}" } else { "\"rank\":1}" };
-        assert!(position.starts_with("{\"lsn\":3") && position.ends_with(rank), "{position}");
+        let rank = if operation == SourceOperation::Copy {
+            "\"rank\":0}"
+        } else {
+            "\"rank\":1}"
+        };
+        assert!(
+            position.starts_with("{\"lsn\":3") && position.ends_with(rank),
+            "{position}"
+        );
     }
-    let offsets = whole.batches.iter().filter_map(|b| b.offsets.get("pgshop.shop.late_table/0"));
+    let offsets = whole
+        .batches
+        .iter()
+        .filter_map(|b| b.offsets.get("pgshop.shop.late_table/0"));
     assert_eq!(offsets.max(), Some(&50));
 }
 
@@ -152,7 +205,11 @@ fn incremental_copies_have_a_position_and_rank_lowest() {
 fn truncates_are_events_of_their_table() {
     let spec = "name: t\nkeys: [id]\nschema: [{name: id, type: long}, {name: v, type: string}]\n\
                 source: {format: debezium, table: shop.trunc_me}\n";
-    let whole = decode(&resolved(spec), None, lines("small-pg/pg_default/events.sch.jsonl.zst", Shape::Value));
+    let whole = decode(
+        &resolved(spec),
+        None,
+        lines("small-pg/pg_default/events.sch.jsonl.zst", Shape::Value),
+    );
     assert_eq!(whole.count(SourceOperation::Truncate), 4);
 }
 
@@ -163,8 +220,13 @@ fn fifty_types_infer_and_decode_by_the_event_schema() {
         let input = || lines(&format!("small-pg/{set}/events.sch.jsonl.zst"), Shape::Dump);
         let spec = resolved(yaml);
         let first = decode(&spec, None, input());
-        let spec = tidegate_decode::evolve(&spec, &first.findings, true).unwrap().unwrap();
-        assert_eq!(spec.sequence_type.as_deref(), Some("struct<lsn:long,rank:integer>"));
+        let spec = tidegate_decode::evolve(&spec, &first.findings, true)
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            spec.sequence_type.as_deref(),
+            Some("struct<lsn:long,rank:integer>")
+        );
         let whole = decode(&spec, None, input());
         assert_eq!(whole.invalid(), [""; 0], "{set}");
         assert_eq!(whole.findings.fields, []);
@@ -186,13 +248,22 @@ fn fifty_types_infer_and_decode_by_the_event_schema() {
         assert_eq!(at("g_len", 5), "-");
         if set == "pg_default" {
             assert_eq!(type_of("c_num38"), "decimal(38,10)");
-            assert_eq!(at("c_num", 0), "\"123456789012345678901234567890.123456789\"");
-            assert_eq!(at("c_num38", 0), "\"9999999999999999999999999999.9999999999\"");
+            assert_eq!(
+                at("c_num", 0),
+                "\"123456789012345678901234567890.123456789\""
+            );
+            assert_eq!(
+                at("c_num38", 0),
+                "\"9999999999999999999999999999.9999999999\""
+            );
             assert_eq!(at("c_money", 0), "\"92233720368547758.07\"");
             assert_eq!(at("a_num", 0), "[\"1.10\",null]");
             assert_eq!(type_of("c_intv"), "long");
         } else {
-            assert_eq!(at("c_num38", 0), "\"9999999999999999999999999999.9999999999\"");
+            assert_eq!(
+                at("c_num38", 0),
+                "\"9999999999999999999999999999.9999999999\""
+            );
             assert_eq!(type_of("c_intv"), "string");
         }
     }
@@ -206,12 +277,20 @@ fn infinities_read_null_and_are_counted() {
     for set in ["pg_default", "pg_string"] {
         let input = || lines(&format!("small-pg/{set}/events.sch.jsonl.zst"), Shape::Dump);
         let whole = decode(&resolved(yaml), None, input());
-        let count: u64 = whole.batches.iter().map(|batch| batch.unrepresentable).sum();
+        let count: u64 = whole
+            .batches
+            .iter()
+            .map(|batch| batch.unrepresentable)
+            .sum();
         assert!(count > 0, "{set}");
         let refusing = format!("{yaml}on_unrepresentable: quarantine\n");
         let refused = decode(&resolved(&refusing), None, input());
         assert!(!refused.invalid().is_empty());
-        let policies = refused.batches.iter().flat_map(|batch| &batch.invalid).map(|e| e.policy);
+        let policies = refused
+            .batches
+            .iter()
+            .flat_map(|batch| &batch.invalid)
+            .map(|e| e.policy);
         assert!(policies.into_iter().all(|p| p.is_some()));
     }
 }
@@ -221,11 +300,18 @@ fn mysql_positions_have_file_row_and_rank() {
     let spec = "name: customers\nkeys: [id]\nschema: [{name: id, type: long}, {name: bal, type: 'decimal(10,2)', scale: 2}]\n\
                 source: {format: debezium, table: inv.customers}\n";
     for kind in ["sch", "nosch"] {
-        let whole = decode(&resolved(spec), None, lines(&format!("small-mysql/events.{kind}.jsonl.zst"), Shape::Dump));
+        let whole = decode(
+            &resolved(spec),
+            None,
+            lines(&format!("small-mysql/events.{kind}.jsonl.zst"), Shape::Dump),
+        );
         assert_eq!(whole.invalid(), [""; 0]);
         assert_eq!(whole.other("schema_change"), 23);
         assert_eq!(whole.operations().len(), 15);
-        assert_eq!(whole.positions()[0], "{\"file\":2,\"pos\":8596,\"rank\":0,\"row\":0}");
+        assert_eq!(
+            whole.positions()[0],
+            "{\"file\":2,\"pos\":8596,\"rank\":0,\"row\":0}"
+        );
         assert_eq!(whole.old_keys(), ["{\"id\":3}"]);
         assert!(whole.column("bal").contains(&"\"3.00\"".to_owned()));
     }
@@ -233,7 +319,15 @@ fn mysql_positions_have_file_row_and_rank() {
 
 #[test]
 fn mixed_tables_need_a_filter() {
-    let spec = "name: x\nkeys: [id]\nschema: [{name: id, type: long}]\nsource: {format: debezium}\n";
-    let error = super::try_decode(&resolved(spec), None, lines("small-pg/pg_default/events.nosch.jsonl.zst", Shape::Dump));
-    assert_eq!(error.err().unwrap().code(), tidegate_change::Code::InvalidRecord);
+    let spec =
+        "name: x\nkeys: [id]\nschema: [{name: id, type: long}]\nsource: {format: debezium}\n";
+    let error = super::try_decode(
+        &resolved(spec),
+        None,
+        lines("small-pg/pg_default/events.nosch.jsonl.zst", Shape::Dump),
+    );
+    assert_eq!(
+        error.err().unwrap().code(),
+        tidegate_change::Code::InvalidRecord
+    );
 }

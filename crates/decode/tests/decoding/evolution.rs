@@ -16,7 +16,9 @@ fn found(spec: &ResolvedSpec, lines: &str, first: bool) -> Option<ResolvedSpec> 
 
 fn types(spec: &ResolvedSpec) -> Vec<(String, String, u32)> {
     let columns = spec.columns.iter();
-    columns.map(|c| (c.column.name.clone(), c.column.type_name.clone(), c.since)).collect()
+    columns
+        .map(|c| (c.column.name.clone(), c.column.type_name.clone(), c.since))
+        .collect()
 }
 
 #[test]
@@ -25,10 +27,13 @@ fn the_first_batch_fixes_what_is_not_declared() {
     let spec = resolved(&format!("{SPEC}schema_evolution: none\n"));
     let next = found(&spec, lines, true).unwrap();
     assert_eq!(next.schema_number, 0);
-    assert_eq!(types(&next)[2..], [
-        ("v".into(), "double".into(), 0),
-        ("o".into(), "struct<a:array<long>>".into(), 0),
-    ]);
+    assert_eq!(
+        types(&next)[2..],
+        [
+            ("v".into(), "double".into(), 0),
+            ("o".into(), "struct<a:array<long>>".into(), 0),
+        ]
+    );
     assert_eq!(found(&next, lines, false), None);
 }
 
@@ -46,13 +51,19 @@ fn later_columns_raise_the_schema_number() {
 fn types_widen_only_where_the_spec_says_so() {
     let columns = "  - {name: a, type: byte}\n  - {name: b, type: 'decimal(4,1)'}\n";
     let lines = "{\"id\":1,\"seq\":1,\"a\":300,\"b\":\"12345.678\"}\n{\"id\":1,\"seq\":1,\"a\":1,\"b\":1}\n";
-    assert_eq!(found(&resolved(&format!("{SPEC}{columns}")), lines, false), None);
+    assert_eq!(
+        found(&resolved(&format!("{SPEC}{columns}")), lines, false),
+        None
+    );
     let widening = resolved(&format!("{SPEC}{columns}schema_evolution: widen_types\n"));
     let next = found(&widening, lines, false).unwrap();
-    assert_eq!(types(&next)[2..], [
-        ("a".into(), "long".into(), 0),
-        ("b".into(), "decimal(8,3)".into(), 0),
-    ]);
+    assert_eq!(
+        types(&next)[2..],
+        [
+            ("a".into(), "long".into(), 0),
+            ("b".into(), "decimal(8,3)".into(), 0),
+        ]
+    );
     assert_eq!(next.schema_number, 1);
     let whole = decode(&next, None, lines.as_bytes().to_vec());
     assert_eq!(whole.invalid(), [""; 0]);
@@ -65,7 +76,10 @@ fn names_that_no_column_can_have_are_refused() {
         let spec = resolved(SPEC);
         let whole = decode(&spec, None, lines.into_bytes());
         let error = evolve(&spec, &whole.findings, false).unwrap_err();
-        assert!(matches!(error.code(), Code::ReservedColumn | Code::InvalidSpec));
+        assert!(matches!(
+            error.code(),
+            Code::ReservedColumn | Code::InvalidSpec
+        ));
     }
 }
 
@@ -93,5 +107,10 @@ fn one_event_that_changes_the_key_becomes_two() {
     assert_eq!(whole.old_keys(), ["{\"id\":1}"]);
     assert_eq!(whole.positions()[0], whole.positions()[1]);
     let same = line.replace("\"id\":2", "\"id\":1");
-    assert_eq!(decode(&resolved(yaml), None, same.into_bytes()).operations().len(), 1);
+    assert_eq!(
+        decode(&resolved(yaml), None, same.into_bytes())
+            .operations()
+            .len(),
+        1
+    );
 }

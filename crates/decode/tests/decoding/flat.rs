@@ -17,9 +17,16 @@ fn numbers_keep_all_digits() {
 "#;
     let whole = decode(&resolved(SPEC), None, lines.to_vec());
     assert_eq!(whole.invalid(), [""; 0]);
-    assert_eq!(whole.column("id"), ["9223372036854775807", "-9223372036854775808", "3"]);
+    assert_eq!(
+        whole.column("id"),
+        ["9223372036854775807", "-9223372036854775808", "3"]
+    );
     assert_eq!(whole.column("seq"), ["1", "9007199254740993", "3"]);
-    let amounts = ["\"123456789012345678901234567890123456.70\"", "\"0.10\"", "\"100.00\""];
+    let amounts = [
+        "\"123456789012345678901234567890123456.70\"",
+        "\"0.10\"",
+        "\"100.00\"",
+    ];
     assert_eq!(whole.column("amount"), amounts);
     assert_eq!(whole.column("note"), ["\"x\"", "null", "\"12.50\""]);
     assert_eq!(whole.operations(), [SourceOperation::Unspecified; 3]);
@@ -31,13 +38,16 @@ fn faults_name_line_and_field_and_keep_the_record() {
     let lines = b"{\"id\":1,\"seq\":1}\n\n{\"id\":\"x\",\"seq\":1}\n[1]\n{\"id\":2,\"seq\":1,\"amount\":0.001}\n{\"id\":3,\"seq\":\xff}\n{\"id\":1} x\n";
     let whole = decode(&resolved(SPEC), None, lines.to_vec());
     assert_eq!(whole.column("id"), ["1"]);
-    assert_eq!(whole.invalid(), [
-        "INVALID_VALUE row 1 line 3, field id: the value is no long",
-        "INVALID_RECORD row 2 line 4: no JSON object",
-        "INVALID_VALUE row 3 line 5, field amount: the value is no decimal(38,2)",
-        "INVALID_RECORD row 4 line 6: no UTF-8",
-        "INVALID_RECORD row 5 line 7: no JSON object",
-    ]);
+    assert_eq!(
+        whole.invalid(),
+        [
+            "INVALID_VALUE row 1 line 3, field id: the value is no long",
+            "INVALID_RECORD row 2 line 4: no JSON object",
+            "INVALID_VALUE row 3 line 5, field amount: the value is no decimal(38,2)",
+            "INVALID_RECORD row 4 line 6: no UTF-8",
+            "INVALID_RECORD row 5 line 7: no JSON object",
+        ]
+    );
     assert_eq!(whole.batches[0].invalid[0].raw, "{\"id\":\"x\",\"seq\":1}");
     assert_eq!(whole.batches[0].origin.rows, [0]);
 }
@@ -48,7 +58,11 @@ fn absent_fields_are_null_and_counted_or_not_authored() {
     let whole = decode(&resolved(SPEC), None, lines.clone());
     assert_eq!(whole.column("note"), ["null", "\"a\""]);
     assert_eq!(whole.batches[0].absent, 3);
-    let whole = decode(&resolved(&format!("{SPEC}absent_fields: keep\n")), None, lines);
+    let whole = decode(
+        &resolved(&format!("{SPEC}absent_fields: keep\n")),
+        None,
+        lines,
+    );
     assert_eq!(whole.column("note"), ["-", "\"a\""]);
     assert!(whole.batches[0].columns.column_by_name("amount").is_none());
     assert_eq!(whole.batches[0].absent, 0);
@@ -56,7 +70,10 @@ fn absent_fields_are_null_and_counted_or_not_authored() {
 
 #[test]
 fn defaults_fill_absent_columns() {
-    let spec = SPEC.replace("{name: note, type: string}", "{name: note, type: string, default: web}");
+    let spec = SPEC.replace(
+        "{name: note, type: string}",
+        "{name: note, type: string, default: web}",
+    );
     let whole = decode(&resolved(&spec), None, b"{\"id\":1,\"seq\":1}\n".to_vec());
     assert_eq!(whole.column("note"), ["\"web\""]);
 }
@@ -75,9 +92,18 @@ fn nested_values_decode_by_the_declared_type() {
     let whole = decode(&resolved(spec), None, lines.to_vec());
     assert_eq!(whole.column("id"), ["1", "2", "5"]);
     let infos = whole.column("info");
-    assert_eq!(infos[0], "{\"at\":{\"d\":\"2026-01-01\"},\"city\":null,\"zip\":\"1\"}");
-    assert_eq!(whole.column("tags"), ["[\"1.0\",\"2.5\",null]", "[]", "[\"9.0\"]"]);
-    assert_eq!(whole.column("m"), ["{\"a\":[1],\"b\":null}", "{}", "{\"z\":[7]}"]);
+    assert_eq!(
+        infos[0],
+        "{\"at\":{\"d\":\"2026-01-01\"},\"city\":null,\"zip\":\"1\"}"
+    );
+    assert_eq!(
+        whole.column("tags"),
+        ["[\"1.0\",\"2.5\",null]", "[]", "[\"9.0\"]"]
+    );
+    assert_eq!(
+        whole.column("m"),
+        ["{\"a\":[1],\"b\":null}", "{}", "{\"z\":[7]}"]
+    );
     assert_eq!(whole.invalid().len(), 2);
 }
 
@@ -85,15 +111,31 @@ fn nested_values_decode_by_the_declared_type() {
 fn csv_tells_null_from_the_empty_string() {
     let spec = format!("{SPEC}source: {{null_value: \"NULL\"}}\n");
     let text = "\u{feff}note,id,seq,extra\r\n,1,10,\r\n\"\",2,20,7\r\nNULL,3,30,8\r\n\"a,\"\"b\"\"\nc\",4,40,9\r\nx,5\r\ny,z,60,1\r\n";
-    let whole = decode(&resolved(&spec), Some(FileFormat::Csv), text.as_bytes().to_vec());
-    assert_eq!(whole.column("note"), ["null", "\"\"", "null", "\"a,\\\"b\\\"\\nc\""]);
+    let whole = decode(
+        &resolved(&spec),
+        Some(FileFormat::Csv),
+        text.as_bytes().to_vec(),
+    );
+    assert_eq!(
+        whole.column("note"),
+        ["null", "\"\"", "null", "\"a,\\\"b\\\"\\nc\""]
+    );
     assert_eq!(whole.column("amount"), ["-"; 4]);
-    assert_eq!(whole.invalid(), [
-        "INVALID_RECORD row 4 line 7: another number of cells than the header has",
-        "INVALID_VALUE row 5 line 8, field id: the value is no long",
-    ]);
-    assert_eq!(whole.batches[0].invalid[1].raw, "{\"note\":\"y\",\"id\":\"z\",\"seq\":\"60\",\"extra\":\"1\"}");
-    assert_eq!(whole.findings.fields[0].data_type().unwrap().to_string(), "Int64");
+    assert_eq!(
+        whole.invalid(),
+        [
+            "INVALID_RECORD row 4 line 7: another number of cells than the header has",
+            "INVALID_VALUE row 5 line 8, field id: the value is no long",
+        ]
+    );
+    assert_eq!(
+        whole.batches[0].invalid[1].raw,
+        "{\"note\":\"y\",\"id\":\"z\",\"seq\":\"60\",\"extra\":\"1\"}"
+    );
+    assert_eq!(
+        whole.findings.fields[0].data_type().unwrap().to_string(),
+        "Int64"
+    );
 }
 
 #[test]
@@ -120,7 +162,11 @@ fn timestamps_and_encodings_follow_the_declaration() {
 #[test]
 fn renames_apply_before_everything_else() {
     let spec = format!("{SPEC}source: {{columns: {{Identifier: id}}}}\n");
-    let whole = decode(&resolved(&spec), None, b"{\"Identifier\":7,\"seq\":1}\n".to_vec());
+    let whole = decode(
+        &resolved(&spec),
+        None,
+        b"{\"Identifier\":7,\"seq\":1}\n".to_vec(),
+    );
     assert_eq!(whole.column("id"), ["7"]);
     assert_eq!(whole.findings.fields, []);
 }
@@ -129,20 +175,31 @@ fn renames_apply_before_everything_else() {
 fn a_reserved_or_unread_format_is_refused_clearly() {
     for format in ["debezium-flat", "dms", "canal"] {
         let spec = format!("{SPEC}source: {{format: {format}}}\n");
-        let error = try_decode(&resolved(&spec), None, Vec::new()).err().unwrap();
+        let error = try_decode(&resolved(&spec), None, Vec::new())
+            .err()
+            .unwrap();
         assert_eq!(error.code(), tidegate_change::Code::Unsupported);
     }
-    let avro = try_decode(&resolved(SPEC), None, b"Obj\x01rest".to_vec()).err().unwrap();
+    let avro = try_decode(&resolved(SPEC), None, b"Obj\x01rest".to_vec())
+        .err()
+        .unwrap();
     assert_eq!(avro.code(), tidegate_change::Code::Unsupported);
 }
 
 #[test]
 fn chunks_are_cut_at_records_and_numbered_through() {
-    let line = format!("{{\"id\":1,\"seq\":1,\"note\":\"{}\"}}\n\n", "x".repeat(5000));
+    let line = format!(
+        "{{\"id\":1,\"seq\":1,\"note\":\"{}\"}}\n\n",
+        "x".repeat(5000)
+    );
     let lines = line.repeat(5000).into_bytes();
     let whole = decode(&resolved(SPEC), None, lines);
     assert!(whole.batches.len() > 2);
-    let rows: Vec<u64> = whole.batches.iter().flat_map(|b| b.origin.rows.clone()).collect();
+    let rows: Vec<u64> = whole
+        .batches
+        .iter()
+        .flat_map(|b| b.origin.rows.clone())
+        .collect();
     assert_eq!(rows, (0..5000).collect::<Vec<u64>>());
     let mut csv = b"id,seq,note\n".to_vec();
     for row in 0..5000 {
@@ -150,7 +207,11 @@ fn chunks_are_cut_at_records_and_numbered_through() {
     }
     let whole = decode(&resolved(SPEC), Some(FileFormat::Csv), csv);
     assert_eq!(whole.operations().len(), 5000);
-    let rows: Vec<u64> = whole.batches.iter().flat_map(|b| b.origin.rows.clone()).collect();
+    let rows: Vec<u64> = whole
+        .batches
+        .iter()
+        .flat_map(|b| b.origin.rows.clone())
+        .collect();
     assert_eq!(rows, (0..5000).collect::<Vec<u64>>());
     assert_eq!(whole.invalid(), [""; 0]);
 }

@@ -50,11 +50,23 @@ fn check(batch: &SourceBatch) {
     let events = batch.len();
     assert_eq!(batch.columns.num_rows(), events);
     assert_eq!(batch.authored.len(), batch.columns.num_columns());
-    assert!(batch.authored.iter().flatten().all(|bits| bits.len() == events));
+    assert!(
+        batch
+            .authored
+            .iter()
+            .flatten()
+            .all(|bits| bits.len() == events)
+    );
     assert_eq!(batch.origin.rows.len(), events);
     assert!(batch.position.as_ref().is_none_or(|p| p.len() == events));
     assert!(batch.old_keys.as_ref().is_none_or(|k| k.len() == events));
-    assert!(batch.origin.offsets.as_ref().is_none_or(|o| o.len() == events));
+    assert!(
+        batch
+            .origin
+            .offsets
+            .as_ref()
+            .is_none_or(|o| o.len() == events)
+    );
 }
 
 fn run(spec: &ResolvedSpec, format: Option<FileFormat>, bytes: Vec<u8>) {
@@ -69,19 +81,30 @@ fn specs() -> Vec<ResolvedSpec> {
         - {name: c_point, type: 'struct<x:double,wkb:binary>'}\n  - {name: c_hstore, type: 'map<string,string>'}\n  \
         - {name: c_json, type: string}\n  - {name: a_num, type: string}\n";
     vec![
-        resolved(&format!("name: t\nkeys: [id]\n{types}source: {{format: debezium, table: shop.types_all}}\n")),
-        resolved("name: t\nkeys: [id]\nschema: [{name: id, type: long}]\nsource: {format: debezium}\n"),
-        resolved(&format!("name: t\nkeys: [id]\nsequence_by: id\n{types}absent_fields: keep\n")),
+        resolved(&format!(
+            "name: t\nkeys: [id]\n{types}source: {{format: debezium, table: shop.types_all}}\n"
+        )),
+        resolved(
+            "name: t\nkeys: [id]\nschema: [{name: id, type: long}]\nsource: {format: debezium}\n",
+        ),
+        resolved(&format!(
+            "name: t\nkeys: [id]\nsequence_by: id\n{types}absent_fields: keep\n"
+        )),
     ]
 }
 
 #[test]
 fn mutated_captures_do_not_panic() {
     let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
-    for path in ["small-pg/pg_default/events.sch.jsonl.zst", "small-pg/pg_string/events.nosch.jsonl.zst"] {
+    for path in [
+        "small-pg/pg_default/events.sch.jsonl.zst",
+        "small-pg/pg_string/events.nosch.jsonl.zst",
+    ] {
         let bytes = capture(path);
-        let lines: Vec<&[u8]> =
-            bytes.split(|b| *b == b'\n').filter(|line| !line.is_empty()).collect();
+        let lines: Vec<&[u8]> = bytes
+            .split(|b| *b == b'\n')
+            .filter(|line| !line.is_empty())
+            .collect();
         for spec in specs() {
             for _ in 0..60 {
                 let mut text = Vec::new();

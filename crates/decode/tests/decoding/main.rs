@@ -1,5 +1,7 @@
 //! Decoding of captured Debezium streams and of flat files, through the public interface only.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
 mod captures;
 mod evolution;
 mod flat;
@@ -34,7 +36,10 @@ fn try_decode(
     bytes: Vec<u8>,
 ) -> tidegate_change::Result<Whole> {
     let plan = DecodePlan::new(spec)?;
-    let mut whole = Whole { batches: Vec::new(), findings: Findings::default() };
+    let mut whole = Whole {
+        batches: Vec::new(),
+        findings: Findings::default(),
+    };
     for chunk in open(&plan, format, "events", Input::Bytes(bytes.into()))? {
         let decoded = plan.decode(&chunk?)?;
         whole.batches.extend(decoded.batches);
@@ -50,20 +55,31 @@ fn capture(path: &str) -> Vec<u8> {
 
 impl Whole {
     fn operations(&self) -> Vec<SourceOperation> {
-        self.batches.iter().flat_map(|batch| batch.operations.iter().copied()).collect()
+        self.batches
+            .iter()
+            .flat_map(|batch| batch.operations.iter().copied())
+            .collect()
     }
 
     fn count(&self, operation: SourceOperation) -> usize {
-        self.operations().iter().filter(|other| **other == operation).count()
+        self.operations()
+            .iter()
+            .filter(|other| **other == operation)
+            .count()
     }
 
     fn other(&self, class: &str) -> u64 {
-        self.batches.iter().filter_map(|batch| batch.other.0.get(class)).sum()
+        self.batches
+            .iter()
+            .filter_map(|batch| batch.other.0.get(class))
+            .sum()
     }
 
     fn invalid(&self) -> Vec<String> {
         let invalid = self.batches.iter().flat_map(|batch| &batch.invalid);
-        invalid.map(|event| format!("{} row {} {}", event.code, event.row, event.detail)).collect()
+        invalid
+            .map(|event| format!("{} row {} {}", event.code, event.row, event.detail))
+            .collect()
     }
 
     /// A column's values as JSON text; `-` where the event does not author it.
@@ -76,28 +92,45 @@ impl Whole {
             };
             let texts = texts(batch.columns.column(place));
             let authored = &batch.authored[place];
-            all.extend(texts.into_iter().enumerate().map(|(row, text)| match authored {
-                Some(bits) if !bits.value(row) => "-".to_owned(),
-                _ => text,
-            }));
+            all.extend(
+                texts
+                    .into_iter()
+                    .enumerate()
+                    .map(|(row, text)| match authored {
+                        Some(bits) if !bits.value(row) => "-".to_owned(),
+                        _ => text,
+                    }),
+            );
         }
         all
     }
 
     fn positions(&self) -> Vec<String> {
-        self.batches.iter().flat_map(|batch| batch.position.as_ref().map(texts)).flatten().collect()
+        self.batches
+            .iter()
+            .flat_map(|batch| batch.position.as_ref().map(texts))
+            .flatten()
+            .collect()
     }
 
     fn old_keys(&self) -> Vec<String> {
-        let keys = self.batches.iter().filter_map(|batch| batch.old_keys.clone());
+        let keys = self
+            .batches
+            .iter()
+            .filter_map(|batch| batch.old_keys.clone());
         keys.flat_map(|keys| {
             let keys: ArrayRef = std::sync::Arc::new(keys);
-            texts(&keys).into_iter().filter(|text| text != "null").collect::<Vec<_>>()
+            texts(&keys)
+                .into_iter()
+                .filter(|text| text != "null")
+                .collect::<Vec<_>>()
         })
         .collect()
     }
 }
 
 fn texts(array: &ArrayRef) -> Vec<String> {
-    (0..array.len()).map(|row| json::value_at(array, row).unwrap().to_string()).collect()
+    (0..array.len())
+        .map(|row| json::value_at(array, row).unwrap().to_string())
+        .collect()
 }

@@ -25,7 +25,9 @@ fn file(columns: Vec<(&str, ArrayRef)>) -> Vec<u8> {
 
 #[test]
 fn values_are_cast_without_loss_or_refused() {
-    let decimals = Decimal128Array::from(vec![150, 155]).with_precision_and_scale(5, 2).unwrap();
+    let decimals = Decimal128Array::from(vec![150, 155])
+        .with_precision_and_scale(5, 2)
+        .unwrap();
     let dictionary = arrow::compute::cast(
         &StringArray::from(vec!["x", "y"]),
         &DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)),
@@ -34,7 +36,10 @@ fn values_are_cast_without_loss_or_refused() {
         ("id", Arc::new(Int32Array::from(vec![1, 2]))),
         ("seq", Arc::new(Int64Array::from(vec![7, 8]))),
         ("d", Arc::new(decimals)),
-        ("t", Arc::new(TimestampNanosecondArray::from(vec![1_000, 2_000]))),
+        (
+            "t",
+            Arc::new(TimestampNanosecondArray::from(vec![1_000, 2_000])),
+        ),
         ("s", dictionary.unwrap()),
         ("u", Arc::new(UInt64Array::from(vec![u64::MAX, 1]))),
         ("day", Arc::new(Date32Array::from(vec![0, i32::MAX]))),
@@ -55,19 +60,31 @@ fn values_are_cast_without_loss_or_refused() {
     assert_eq!(whole.findings.fields[0].name, "new");
     assert_eq!(whole.invalid().len(), 2);
     assert!(whole.invalid()[1].starts_with("INVALID_VALUE row 3 line 4, field d"));
-    let next = tidegate_decode::evolve(&resolved(spec), &whole.findings, false).unwrap().unwrap();
+    let next = tidegate_decode::evolve(&resolved(spec), &whole.findings, false)
+        .unwrap()
+        .unwrap();
     assert_eq!(decode(&next, None, bytes).column("new"), ["0.5", "0.5"]);
 }
 
 #[test]
 fn damaged_files_are_errors() {
     let bytes = file(vec![
-        ("id", Arc::new(Int64Array::from((0..1000).collect::<Vec<i64>>()))),
-        ("seq", Arc::new(Int64Array::from((0..1000).collect::<Vec<i64>>()))),
+        (
+            "id",
+            Arc::new(Int64Array::from((0..1000).collect::<Vec<i64>>())),
+        ),
+        (
+            "seq",
+            Arc::new(Int64Array::from((0..1000).collect::<Vec<i64>>())),
+        ),
     ]);
-    let spec = resolved("name: t\nkeys: [id]\nsequence_by: seq\nschema: [{name: id, type: long}, {name: seq, type: long}]\n");
+    let spec = resolved(
+        "name: t\nkeys: [id]\nsequence_by: seq\nschema: [{name: id, type: long}, {name: seq, type: long}]\n",
+    );
     for cut in [4, 10, bytes.len() / 2, bytes.len() - 1] {
-        let error = try_decode(&spec, None, bytes[..cut].to_vec()).err().unwrap();
+        let error = try_decode(&spec, None, bytes[..cut].to_vec())
+            .err()
+            .unwrap();
         assert_eq!(error.code(), Code::InvalidRecord);
     }
     for place in (4..bytes.len()).step_by(7) {
