@@ -27,7 +27,11 @@ impl Binary {
         workspace::binary()?;
         let scratch = tempfile::tempdir()?;
         let local = scratch.path().join("data");
-        Ok(Self { scratch, local, clock: Cell::new(None) })
+        Ok(Self {
+            scratch,
+            local,
+            clock: Cell::new(None),
+        })
     }
 
     /// The binary on a directory that stays.
@@ -35,7 +39,10 @@ impl Binary {
     /// # Errors
     /// As [`Self::new`].
     pub fn at(local: &Path) -> anyhow::Result<Self> {
-        Ok(Self { local: local.to_owned(), ..Self::new()? })
+        Ok(Self {
+            local: local.to_owned(),
+            ..Self::new()?
+        })
     }
 
     /// The directory that `--local` names.
@@ -51,7 +58,11 @@ impl Binary {
     pub fn run(&self, arguments: &[&str]) -> Answer<Vec<u8>> {
         let binary = workspace::binary().map_err(Refusal::outside)?;
         let mut command = Command::new(binary);
-        command.arg("--local").arg(&self.local).args(arguments).env_remove("TIDEGATE_ENDPOINT");
+        command
+            .arg("--local")
+            .arg(&self.local)
+            .args(arguments)
+            .env_remove("TIDEGATE_ENDPOINT");
         match self.clock.get() {
             Some(seconds) => command.env("TIDEGATE_CLOCK", seconds.to_string()),
             None => command.env_remove("TIDEGATE_CLOCK"),
@@ -66,7 +77,9 @@ impl Binary {
     fn run_lines(&self, arguments: &[&str]) -> Answer<Vec<Value>> {
         let bytes = self.run(arguments)?;
         let text = String::from_utf8(bytes).map_err(Refusal::outside)?;
-        text.lines().map(|line| serde_json::from_str(line).map_err(Refusal::outside)).collect()
+        text.lines()
+            .map(|line| serde_json::from_str(line).map_err(Refusal::outside))
+            .collect()
     }
 
     fn written(&self, name: &str, bytes: &[u8]) -> Answer<String> {
@@ -79,12 +92,20 @@ impl Binary {
 /// The refusal in `error[CODE]: sentence`, or the whole text under an empty code.
 fn refusal(text: &str) -> Refusal {
     for line in text.lines() {
-        let parts = line.strip_prefix("error[").and_then(|rest| rest.split_once("]: "));
+        let parts = line
+            .strip_prefix("error[")
+            .and_then(|rest| rest.split_once("]: "));
         if let Some((code, message)) = parts {
-            return Refusal { code: code.to_owned(), message: message.to_owned() };
+            return Refusal {
+                code: code.to_owned(),
+                message: message.to_owned(),
+            };
         }
     }
-    Refusal { code: String::new(), message: text.trim().to_owned() }
+    Refusal {
+        code: String::new(),
+        message: text.trim().to_owned(),
+    }
 }
 
 impl Harness for Binary {
@@ -99,8 +120,10 @@ impl Harness for Binary {
     }
 
     fn apply(&self, table: &str, batch_id: &str, files: &[EventFile]) -> Answer<Value> {
-        let mut arguments: Vec<String> =
-            ["--quiet", "apply", table].iter().map(ToString::to_string).collect();
+        let mut arguments: Vec<String> = ["--quiet", "apply", table]
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         for file in files {
             arguments.push(self.written(&file.name, &file.bytes)?);
         }
@@ -112,20 +135,31 @@ impl Harness for Binary {
     fn read(&self, table: &str, version: Option<i64>) -> Answer<Vec<Value>> {
         match version {
             None => self.run_lines(&["read", table, "-o", "jsonl"]),
-            Some(version) => {
-                self.run_lines(&["read", table, "--version", &version.to_string(), "-o", "jsonl"])
-            }
+            Some(version) => self.run_lines(&[
+                "read",
+                table,
+                "--version",
+                &version.to_string(),
+                "-o",
+                "jsonl",
+            ]),
         }
     }
 
     fn changes(&self, table: &str, request: FeedRequest) -> Answer<Vec<Value>> {
-        let mut arguments: Vec<String> =
-            ["changes", table, "-o", "jsonl"].iter().map(ToString::to_string).collect();
+        let mut arguments: Vec<String> = ["changes", table, "-o", "jsonl"]
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         let mut bound = |flag: &str, value: Option<i64>| {
             arguments.extend(value.map(|value| format!("--{flag}={value}")));
         };
         match request {
-            FeedRequest::Range { from, to, allow_out_of_range } => {
+            FeedRequest::Range {
+                from,
+                to,
+                allow_out_of_range,
+            } => {
                 bound("from", from);
                 bound("to", to);
                 arguments.extend(allow_out_of_range.then(|| "--allow-out-of-range".to_owned()));

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tidegate_change::TableSpec;
 
 use crate::csv::{self, Cell};
-use crate::difference::{Difference, WHOLE_ROW};
+use crate::difference::{Difference, WHOLE_ROW, shown};
 use crate::harness::{EventFile, Harness};
 use crate::postgres::{self, Kind};
 use crate::workspace;
@@ -83,7 +83,10 @@ pub const LARGE_PG: Capture = Capture {
     folder: "large-pg",
     events: "events.nosch.jsonl.zst",
     truth: "",
-    stages: &[stage("truth_mid", Some(191_080)), stage("truth_final", None)],
+    stages: &[
+        stage("truth_mid", Some(191_080)),
+        stage("truth_final", None),
+    ],
     by_topic: true,
 };
 
@@ -99,7 +102,9 @@ pub struct CapturedTable {
 
 impl Capture {
     fn path(&self, below: &str) -> PathBuf {
-        workspace::tests_dir("captures").join(self.folder).join(below)
+        workspace::tests_dir("captures")
+            .join(self.folder)
+            .join(below)
     }
 
     fn specs(&self) -> PathBuf {
@@ -113,7 +118,10 @@ impl Capture {
     pub fn lines(&self) -> Result<Vec<String>> {
         let file = std::fs::File::open(self.path(self.events))?;
         let bytes = zstd::decode_all(file)?;
-        Ok(String::from_utf8(bytes)?.lines().map(str::to_owned).collect())
+        Ok(String::from_utf8(bytes)?
+            .lines()
+            .map(str::to_owned)
+            .collect())
     }
 
     /// The tables that have a spec. A spec named `<table>.<capture>.yaml` stands for this capture alone,
@@ -125,7 +133,10 @@ impl Capture {
         let mut paths: BTreeMap<String, PathBuf> = BTreeMap::new();
         for entry in std::fs::read_dir(self.specs())? {
             let path = entry?.path();
-            let name = path.file_name().and_then(|name| name.to_str()).context("no name")?;
+            let name = path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .context("no name")?;
             let parts: Vec<&str> = name.split('.').collect();
             match parts.as_slice() {
                 [table, "yaml"] => drop(paths.entry((*table).to_owned()).or_insert(path)),
@@ -144,10 +155,16 @@ impl Capture {
         let spec = TableSpec::from_yaml(&text).with_context(|| format!("{}", path.display()))?;
         let kinds_file = std::fs::read_to_string(self.specs().join("kinds.json"))?;
         let mut all: BTreeMap<String, BTreeMap<String, Kind>> = serde_json::from_str(&kinds_file)?;
-        let kinds = all.remove(&format!("{}.{}", spec.name, self.name)).unwrap_or_default();
+        let kinds = all
+            .remove(&format!("{}.{}", spec.name, self.name))
+            .unwrap_or_default();
         let mut kinds_of_both = all.remove(&spec.name).unwrap_or_default();
         kinds_of_both.extend(kinds);
-        Ok(CapturedTable { spec, text, kinds: kinds_of_both })
+        Ok(CapturedTable {
+            spec,
+            text,
+            kinds: kinds_of_both,
+        })
     }
 
     /// The spec that replaces a table's after a stage, if there is one.
@@ -155,8 +172,14 @@ impl Capture {
     /// # Errors
     /// When it cannot be read.
     pub fn altered_spec(&self, table: &str, after: Stage) -> Result<Option<String>> {
-        let path = self.specs().join(format!("{table}.after.{}.yaml", after.name));
-        if path.try_exists()? { Ok(Some(std::fs::read_to_string(path)?)) } else { Ok(None) }
+        let path = self
+            .specs()
+            .join(format!("{table}.after.{}.yaml", after.name));
+        if path.try_exists()? {
+            Ok(Some(std::fs::read_to_string(path)?))
+        } else {
+            Ok(None)
+        }
     }
 
     /// The moment at the end.
@@ -168,7 +191,10 @@ impl Capture {
     /// The records that a table is given.
     #[must_use]
     pub fn records_for<'a>(&self, table: &CapturedTable, lines: &'a [String]) -> Vec<&'a str> {
-        let topic = format!(".{}", table.spec.source.table.as_deref().unwrap_or_default());
+        let topic = format!(
+            ".{}",
+            table.spec.source.table.as_deref().unwrap_or_default()
+        );
         let mut records: Vec<&str> = lines.iter().map(String::as_str).collect();
         if self.by_topic {
             records.retain(|line| topic_of(line).ends_with(&topic));
@@ -195,7 +221,9 @@ impl Capture {
             let records = self.records_for(table, lines.get(applied..until).context("too short")?);
             applied = until;
             let file = EventFile::json_lines("events.jsonl", records);
-            tidegate.apply(name, stage.name, &[file]).with_context(|| format!("{name}, {}", stage.name))?;
+            tidegate
+                .apply(name, stage.name, &[file])
+                .with_context(|| format!("{name}, {}", stage.name))?;
             differences.extend(self.differences(*stage, table, &tidegate.read(name, None)?)?);
             if let Some(spec) = self.altered_spec(name, *stage)? {
                 tidegate.alter(name, &spec)?;
@@ -224,8 +252,8 @@ impl Capture {
             table: table.spec.name.clone(),
             key: key.to_owned(),
             column: column.to_owned(),
-            source: source.to_owned(),
-            found: found.to_owned(),
+            source: shown(source),
+            found: shown(found),
         };
         for (key, row) in &source {
             let Some(held) = found.get(key) else {
@@ -246,7 +274,12 @@ impl Capture {
     }
 
     fn dump(&self, stage: Stage, table: &CapturedTable) -> Result<Rows> {
-        let source = table.spec.source.table.as_deref().context("source.table is missing")?;
+        let source = table
+            .spec
+            .source
+            .table
+            .as_deref()
+            .context("source.table is missing")?;
         let name = source.replace(' ', "_");
         let folder = Path::new(self.truth).join(stage.name);
         let plain = self.path(&folder.join(format!("{name}.csv")).to_string_lossy());
@@ -260,12 +293,17 @@ impl Capture {
         };
         let (header, records) = csv::parse(&text)?;
         let columns: Vec<&str> = header.iter().map(|name| table.renamed(name)).collect();
-        records.iter().map(|record| table.source_row(&columns, record)).collect()
+        records
+            .iter()
+            .map(|record| table.source_row(&columns, record))
+            .collect()
     }
 }
 
 fn topic_of(line: &str) -> &str {
-    let named = line.split_once("\"topic\":\"").and_then(|(_, rest)| rest.split_once('"'));
+    let named = line
+        .split_once("\"topic\":\"")
+        .and_then(|(_, rest)| rest.split_once('"'));
     named.map_or("", |(topic, _)| topic)
 }
 
@@ -274,7 +312,11 @@ type Rows = BTreeMap<String, BTreeMap<String, String>>;
 
 impl CapturedTable {
     fn renamed<'a>(&'a self, source: &'a str) -> &'a str {
-        self.spec.source.columns.get(source).map_or(source, String::as_str)
+        self.spec
+            .source
+            .columns
+            .get(source)
+            .map_or(source, String::as_str)
     }
 
     fn kind(&self, column: &str) -> Kind {
@@ -282,21 +324,35 @@ impl CapturedTable {
     }
 
     fn data_type(&self, column: &str) -> Result<DataType> {
-        let declared = self.spec.schema.iter().flatten().find(|declared| declared.name == column);
-        let declared = declared.with_context(|| format!("{} lacks column {column}", self.spec.name))?;
+        let declared = self
+            .spec
+            .schema
+            .iter()
+            .flatten()
+            .find(|declared| declared.name == column);
+        let declared =
+            declared.with_context(|| format!("{} lacks column {column}", self.spec.name))?;
         Ok(declared.data_type()?)
     }
 
     fn key_of(&self, row: &BTreeMap<String, String>) -> Result<String> {
         let values = self.spec.keys.iter().map(|key| {
             // The dump may be older than a key column, which then has its default.
-            row.get(key).cloned().or_else(|| self.default_of(key)).with_context(|| format!("no {key}"))
+            row.get(key)
+                .cloned()
+                .or_else(|| self.default_of(key))
+                .with_context(|| format!("no {key}"))
         });
         Ok(values.collect::<Result<Vec<_>>>()?.join(" "))
     }
 
     fn default_of(&self, column: &str) -> Option<String> {
-        let declared = self.spec.schema.iter().flatten().find(|declared| declared.name == column)?;
+        let declared = self
+            .spec
+            .schema
+            .iter()
+            .flatten()
+            .find(|declared| declared.name == column)?;
         declared.default.as_ref().map(ToString::to_string)
     }
 
@@ -308,7 +364,10 @@ impl CapturedTable {
         let mut row = BTreeMap::new();
         for (column, cell) in columns.iter().zip(record) {
             let data_type = self.data_type(column)?;
-            row.insert((*column).to_owned(), postgres::of_source(self.kind(column), &data_type, cell));
+            row.insert(
+                (*column).to_owned(),
+                postgres::of_source(self.kind(column), &data_type, cell),
+            );
         }
         Ok((self.key_of(&row)?, row))
     }
@@ -323,7 +382,10 @@ impl CapturedTable {
                 row.insert(column.clone(), form);
             }
             let key = self.key_of(&row)?;
-            ensure!(by_key.insert(key.clone(), row).is_none(), "key {key} has two rows");
+            ensure!(
+                by_key.insert(key.clone(), row).is_none(),
+                "key {key} has two rows"
+            );
         }
         Ok(by_key)
     }

@@ -53,18 +53,29 @@ impl Case {
         let mut file: Map<String, Value> = serde_json::from_str(text)?;
         let mut field = |name: &str| file.remove(name).with_context(|| format!("no {name}"));
         let id = field("id")?.as_str().context("id is no text")?.to_owned();
-        let order_free = field("order_free")?.as_bool().context("order_free is no boolean")?;
+        let order_free = field("order_free")?
+            .as_bool()
+            .context("order_free is no boolean")?;
         let (spec, batches, expect) = (field("spec")?, field("batches")?, field("expect")?);
         let reads = file.remove("reads").unwrap_or_else(|| json!([]));
         let batches = batches.as_array().context("batches is no list")?.clone();
         let reads = reads.as_array().context("reads is no list")?.clone();
-        Ok(Self { id, order_free, spec, batches, reads, expect })
+        Ok(Self {
+            id,
+            order_free,
+            spec,
+            batches,
+            reads,
+            expect,
+        })
     }
 
     /// Whether the spec or a batch of the case is refused.
     #[must_use]
     pub fn expects_refusal(&self) -> bool {
-        self.expect.get("error").is_some_and(|error| !error.is_null())
+        self.expect
+            .get("error")
+            .is_some_and(|error| !error.is_null())
     }
 
     fn table(&self) -> String {
@@ -77,18 +88,30 @@ impl Case {
 
     fn events(&self, batch: &Value) -> Result<Vec<Value>> {
         let events = batch.get("events").and_then(Value::as_array);
-        Ok(events.with_context(|| format!("case {}: a batch without events", self.id))?.clone())
+        Ok(events
+            .with_context(|| format!("case {}: a batch without events", self.id))?
+            .clone())
     }
 
     /// The types of all columns that rows, feed and reads may have.
     fn types(&self) -> Result<BTreeMap<String, DataType>> {
-        let declared = self.spec.get("types").and_then(Value::as_object).context("no types")?;
+        let declared = self
+            .spec
+            .get("types")
+            .and_then(Value::as_object)
+            .context("no types")?;
         let mut types = BTreeMap::new();
         for (name, written) in declared {
-            types.insert(name.clone(), parse_type(written.as_str().context("a type is text")?)?);
+            types.insert(
+                name.clone(),
+                parse_type(written.as_str().context("a type is text")?)?,
+            );
         }
         let of = |types: &BTreeMap<String, DataType>, name: &str| {
-            types.get(name).cloned().with_context(|| format!("column {name} has no type"))
+            types
+                .get(name)
+                .cloned()
+                .with_context(|| format!("column {name} has no type"))
         };
         let sequence = match self.spec.get("sequence_by") {
             Some(Value::String(name)) => Some(of(&types, name)?),
@@ -97,7 +120,9 @@ impl Case {
                     let data_type = of(&types, &name)?;
                     Ok(Field::new(name, data_type, true))
                 });
-                Some(DataType::Struct(members.collect::<Result<Vec<_>>>()?.into()))
+                Some(DataType::Struct(
+                    members.collect::<Result<Vec<_>>>()?.into(),
+                ))
             }
             _ => None,
         };
@@ -126,9 +151,11 @@ impl Case {
         for (name, asked) in case {
             let (field, value) = match name.as_str() {
                 "source_columns" | "types" => continue,
-                "keys" | "sequence_by" | "ignore_null_updates" | "columns_to_update" | "on_invalid" => {
-                    (name.as_str(), asked.clone())
-                }
+                "keys"
+                | "sequence_by"
+                | "ignore_null_updates"
+                | "columns_to_update"
+                | "on_invalid" => (name.as_str(), asked.clone()),
                 "scd" => ("stored_as_scd_type", asked.clone()),
                 "columns" => ("column_list", asked.clone()),
                 "except" => ("except_column_list", asked.clone()),
@@ -138,12 +165,21 @@ impl Case {
                     Some(except) => ("track_history_except_column_list", except.clone()),
                     None => ("track_history_column_list", asked.clone()),
                 },
-                "soft_delete" => ("delete_mode", json!(if is_true(asked) { "soft" } else { "hard" })),
-                "insert_only" => ("mode", json!(if is_true(asked) { "insert_only" } else { "cdc" })),
+                "soft_delete" => (
+                    "delete_mode",
+                    json!(if is_true(asked) { "soft" } else { "hard" }),
+                ),
+                "insert_only" => (
+                    "mode",
+                    json!(if is_true(asked) { "insert_only" } else { "cdc" }),
+                ),
                 "tombstone_retention_s" => ("tombstone_retention", json!(format!("{asked}s"))),
                 "late_after_gc" => {
                     let applied = asked.as_str() == Some("apply");
-                    ("late_after_retention", json!(if applied { "apply" } else { "quarantine" }))
+                    (
+                        "late_after_retention",
+                        json!(if applied { "apply" } else { "quarantine" }),
+                    )
                 }
                 other => bail!("case {}: spec field {other} has no counterpart", self.id),
             };
@@ -155,7 +191,9 @@ impl Case {
     fn schema(&self) -> Result<Value> {
         let types = self.spec.get("types").context("no types")?;
         let columns = self.source_columns().into_iter().map(|name| {
-            let written = types.get(&name).with_context(|| format!("column {name} has no type"))?;
+            let written = types
+                .get(&name)
+                .with_context(|| format!("column {name} has no type"))?;
             Ok(json!({"name": name, "type": written}))
         });
         Ok(Value::Array(columns.collect::<Result<_>>()?))
@@ -187,16 +225,26 @@ impl Case {
         ensure!(
             refusal.is_none_or(|error| error.get("batch").is_some_and(|batch| !batch.is_null())),
             "the spec was taken, {} was expected",
-            refusal.and_then(|error| error.get("code")).unwrap_or(&Value::Null)
+            refusal
+                .and_then(|error| error.get("code"))
+                .unwrap_or(&Value::Null)
         );
         for (number, batch) in self.batches.iter().enumerate() {
             tidegate.set_clock(batch.get("at").and_then(Value::as_i64));
-            let applied = apply(tidegate, &table, &format!("batch-{number}"), &self.events(batch)?);
+            let applied = apply(
+                tidegate,
+                &table,
+                &format!("batch-{number}"),
+                &self.events(batch)?,
+            );
             match applied {
                 Ok(result) => {
                     let version = result.get("version").and_then(Value::as_i64);
                     let expected = i64::try_from(number)? + 1;
-                    ensure!(version == Some(expected), "batch {number} is version {version:?}");
+                    ensure!(
+                        version == Some(expected),
+                        "batch {number} is version {version:?}"
+                    );
                     self.check_not_refused(refusal, number)?;
                 }
                 Err(refused) => {
@@ -221,8 +269,11 @@ impl Case {
         for batch in &self.batches {
             events.extend(self.events(batch)?);
         }
-        let again: Vec<Value> =
-            events.iter().filter(|_| random.random_bool(0.3)).cloned().collect();
+        let again: Vec<Value> = events
+            .iter()
+            .filter(|_| random.random_bool(0.3))
+            .cloned()
+            .collect();
         events.extend(again);
         events.shuffle(&mut random);
         tidegate.create(&self.table_spec()?)?;
@@ -234,12 +285,19 @@ impl Case {
             number += 1;
             rest = after;
         }
-        self.check_rows(tidegate).with_context(|| format!("seed {seed}"))
+        self.check_rows(tidegate)
+            .with_context(|| format!("seed {seed}"))
     }
 
     fn check_not_refused(&self, refusal: Option<&Value>, number: usize) -> Result<()> {
-        let at = refusal.and_then(|error| error.get("batch")).and_then(Value::as_u64);
-        ensure!(at != Some(number as u64), "batch {number} of {} was taken", self.id);
+        let at = refusal
+            .and_then(|error| error.get("batch"))
+            .and_then(Value::as_u64);
+        ensure!(
+            at != Some(number as u64),
+            "batch {number} of {} was taken",
+            self.id
+        );
         Ok(())
     }
 
@@ -251,12 +309,20 @@ impl Case {
         message: &str,
     ) -> Result<()> {
         let found = json!({"batch": batch, "code": code});
-        ensure!(expected == Some(&found), "{}: refused with {found}: {message}", self.id);
+        ensure!(
+            expected == Some(&found),
+            "{}: refused with {found}: {message}",
+            self.id
+        );
         Ok(())
     }
 
     fn check_rows(&self, tidegate: &dyn Harness) -> Result<()> {
-        if self.expect.pointer("/error/batch").is_some_and(Value::is_null) {
+        if self
+            .expect
+            .pointer("/error/batch")
+            .is_some_and(Value::is_null)
+        {
             return Ok(());
         }
         let found = tidegate.read(&self.table(), None)?;
@@ -266,7 +332,11 @@ impl Case {
     fn check_feed(&self, tidegate: &dyn Harness) -> Result<()> {
         for (number, expected) in list(self.expect.get("cdf")).iter().enumerate() {
             let version = Some(i64::try_from(number)? + 1);
-            let request = FeedRequest::Range { from: version, to: version, allow_out_of_range: false };
+            let request = FeedRequest::Range {
+                from: version,
+                to: version,
+                allow_out_of_range: false,
+            };
             let mut found = tidegate.changes(&self.table(), request)?;
             for row in &mut found {
                 let object = row.as_object_mut().context("a change is no object")?;
@@ -285,7 +355,10 @@ impl Case {
         let mut found: Vec<String> = rejects.iter().filter_map(reason).collect();
         expected.sort();
         found.sort();
-        ensure!(expected == found, "rejects are {found:?}, expected {expected:?}");
+        ensure!(
+            expected == found,
+            "rejects are {found:?}, expected {expected:?}"
+        );
         Ok(())
     }
 
@@ -294,17 +367,24 @@ impl Case {
             let what = format!("read {number}");
             let request = request(read).context(what.clone())?;
             let expected = read.get("expect");
-            let code = expected.and_then(|expect| expect.get("error")).and_then(Value::as_str);
+            let code = expected
+                .and_then(|expect| expect.get("error"))
+                .and_then(Value::as_str);
             match (tidegate.changes(&self.table(), request), code) {
                 (Ok(mut found), None) => {
                     for row in &mut found {
-                        row.as_object_mut().context("no object")?.remove("_commit_timestamp");
+                        row.as_object_mut()
+                            .context("no object")?
+                            .remove("_commit_timestamp");
                     }
                     self.compare(&what, expected, &found)?;
                 }
                 (Ok(_), Some(code)) => bail!("{what} succeeded, {code} was expected"),
                 (Err(refused), Some(code)) => {
-                    ensure!(refused.code == code, "{what}: {refused}, {code} was expected");
+                    ensure!(
+                        refused.code == code,
+                        "{what}: {refused}, {code} was expected"
+                    );
                 }
                 (Err(refused), None) => bail!("{what}: {refused}"),
             }
@@ -341,7 +421,10 @@ fn request(read: &Value) -> Result<FeedRequest> {
         bail!("read field {field} has no counterpart");
     }
     Ok(match read.get("kind").and_then(Value::as_str) {
-        Some("stream") => FeedRequest::Stream { from: number("start"), after: number("checkpoint") },
+        Some("stream") => FeedRequest::Stream {
+            from: number("start"),
+            after: number("checkpoint"),
+        },
         _ => FeedRequest::Range {
             from: number("start"),
             to: number("end"),
@@ -359,19 +442,30 @@ fn list(value: Option<&Value>) -> Vec<Value> {
 }
 
 fn strings(value: Option<&Value>) -> Vec<String> {
-    list(value).iter().filter_map(Value::as_str).map(str::to_owned).collect()
+    list(value)
+        .iter()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The SQL of `{col, eq}` or `{col, in}`.
 fn condition(asked: &Value) -> Result<String> {
-    let column = asked.get("col").and_then(Value::as_str).context("a condition without col")?;
+    let column = asked
+        .get("col")
+        .and_then(Value::as_str)
+        .context("a condition without col")?;
     let values = match (asked.get("eq"), asked.get("in")) {
         (Some(one), None) => vec![one.clone()],
         (None, Some(many)) => list(Some(many)),
         _ => bail!("a condition has eq or in"),
     };
     let literals: Vec<String> = values.iter().map(literal).collect();
-    Ok(format!("\"{}\" IN ({})", column.replace('"', "\"\""), literals.join(", ")))
+    Ok(format!(
+        "\"{}\" IN ({})",
+        column.replace('"', "\"\""),
+        literals.join(", ")
+    ))
 }
 
 fn literal(value: &Value) -> String {

@@ -18,9 +18,18 @@ pub fn parse(text: &str) -> Result<(Vec<String>, Vec<Vec<Cell>>)> {
         rest = after;
     }
     ensure!(!records.is_empty(), "a dump without header");
-    let header: Vec<String> = records.remove(0).into_iter().map(Option::unwrap_or_default).collect();
+    let header: Vec<String> = records
+        .remove(0)
+        .into_iter()
+        .map(Option::unwrap_or_default)
+        .collect();
     for (number, record) in records.iter().enumerate() {
-        ensure!(record.len() == header.len(), "row {} has {} cells", number + 1, record.len());
+        ensure!(
+            record.len() == header.len(),
+            "row {} has {} cells",
+            number + 1,
+            record.len()
+        );
     }
     Ok((header, records))
 }
@@ -70,6 +79,9 @@ mod tests {
         let (header, rows) = parse("a,b\n,\"\"\n\"x\"\"y\",\"l1\nl2\"\n").unwrap();
         assert_eq!(header, ["a", "b"]);
         assert_eq!(rows[0], [None, Some(String::new())]);
-        assert_eq!(rows[1], [Some("x\"y".to_owned()), Some("l1\nl2".to_owned())]);
+        assert_eq!(
+            rows[1],
+            [Some("x\"y".to_owned()), Some("l1\nl2".to_owned())]
+        );
     }
 }

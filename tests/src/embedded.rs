@@ -45,7 +45,10 @@ impl Clock for SetClock {
 
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
-        Self { code: error.code().to_string(), message: error.to_string() }
+        Self {
+            code: error.code().to_string(),
+            message: error.to_string(),
+        }
     }
 }
 
@@ -57,11 +60,22 @@ impl InProcess {
     pub fn new() -> anyhow::Result<Self> {
         let scratch = tempfile::tempdir()?;
         let clock = Arc::new(SetClock(AtomicI64::new(UNSET)));
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()?;
         let shared: Arc<dyn Clock> = Arc::<SetClock>::clone(&clock);
-        let options = OpenOptions { clock: shared, ..OpenOptions::default() };
+        let options = OpenOptions {
+            clock: shared,
+            ..OpenOptions::default()
+        };
         let embedded = runtime.block_on(Embedded::open(&scratch.path().join("data"), options))?;
-        Ok(Self { embedded, runtime, clock, scratch })
+        Ok(Self {
+            embedded,
+            runtime,
+            clock,
+            scratch,
+        })
     }
 
     /// The directory that holds the tables.
@@ -76,19 +90,27 @@ impl InProcess {
             json::write_rows(&batch, &mut text)?;
         }
         let text = String::from_utf8(text).map_err(Refusal::outside)?;
-        text.lines().map(|line| serde_json::from_str(line).map_err(Refusal::outside)).collect()
+        text.lines()
+            .map(|line| serde_json::from_str(line).map_err(Refusal::outside))
+            .collect()
     }
 }
 
 impl Harness for InProcess {
     fn create(&self, spec: &str) -> Answer<()> {
         let spec = TableSpec::from_yaml(spec)?;
-        Ok(self.runtime.block_on(self.embedded.create_table(spec)).map(drop)?)
+        Ok(self
+            .runtime
+            .block_on(self.embedded.create_table(spec))
+            .map(drop)?)
     }
 
     fn alter(&self, table: &str, spec: &str) -> Answer<()> {
         let spec = TableSpec::from_yaml(spec)?;
-        Ok(self.runtime.block_on(self.embedded.alter_table(table, spec)).map(drop)?)
+        Ok(self
+            .runtime
+            .block_on(self.embedded.alter_table(table, spec))
+            .map(drop)?)
     }
 
     fn apply(&self, table: &str, batch_id: &str, files: &[EventFile]) -> Answer<Value> {
@@ -98,17 +120,26 @@ impl Harness for InProcess {
             std::fs::write(&path, &file.bytes).map_err(Refusal::outside)?;
             sources.push(SourceArgument::Path(path.to_string_lossy().into_owned()));
         }
-        let options = ApplyOptions { batch_id: Some(batch_id.to_owned()), ..ApplyOptions::default() };
-        let result = self.runtime.block_on(self.embedded.apply(table, &sources, &options))?;
+        let options = ApplyOptions {
+            batch_id: Some(batch_id.to_owned()),
+            ..ApplyOptions::default()
+        };
+        let result = self
+            .runtime
+            .block_on(self.embedded.apply(table, &sources, &options))?;
         serde_json::to_value(result).map_err(Refusal::outside)
     }
 
     fn read(&self, table: &str, version: Option<i64>) -> Answer<Vec<Value>> {
         self.runtime.block_on(async {
             let reader = self.embedded.reader();
-            let version = version.map(u64::try_from).transpose().map_err(Refusal::outside)?;
+            let version = version
+                .map(u64::try_from)
+                .transpose()
+                .map_err(Refusal::outside)?;
             let snapshot = reader.snapshot(table, version.map(TableVersion)).await?;
-            let rows = tidegate_query::read(&reader.root(table)?, &snapshot, &ReadOptions::default())?;
+            let rows =
+                tidegate_query::read(&reader.root(table)?, &snapshot, &ReadOptions::default())?;
             Self::lines(rows).await
         })
     }
@@ -123,11 +154,16 @@ impl Harness for InProcess {
                 ..FeedBounds::default()
             };
             let rows = match request {
-                FeedRequest::Range { from, to, allow_out_of_range } => {
-                    tidegate_query::changes(&log, &bounds(from, to, allow_out_of_range)).await?
-                }
+                FeedRequest::Range {
+                    from,
+                    to,
+                    allow_out_of_range,
+                } => tidegate_query::changes(&log, &bounds(from, to, allow_out_of_range)).await?,
                 FeedRequest::Stream { from, after } => {
-                    let after = after.map(u64::try_from).transpose().map_err(Refusal::outside)?;
+                    let after = after
+                        .map(u64::try_from)
+                        .transpose()
+                        .map_err(Refusal::outside)?;
                     let start = match (after, from) {
                         (Some(seen), _) => ChangesStart::After(TableVersion(seen)),
                         (None, None) => ChangesStart::Table,
@@ -148,6 +184,9 @@ impl Harness for InProcess {
     }
 
     fn set_clock(&self, seconds: Option<i64>) {
-        self.clock.0.store(seconds.map_or(UNSET, |seconds| seconds * 1_000), Ordering::Relaxed);
+        self.clock.0.store(
+            seconds.map_or(UNSET, |seconds| seconds * 1_000),
+            Ordering::Relaxed,
+        );
     }
 }

@@ -24,7 +24,10 @@ impl std::error::Error for Refusal {}
 impl Refusal {
     /// A failure outside of Tidegate.
     pub fn outside(error: impl fmt::Display) -> Self {
-        Self { code: String::new(), message: error.to_string() }
+        Self {
+            code: String::new(),
+            message: error.to_string(),
+        }
     }
 }
 
@@ -49,7 +52,10 @@ impl EventFile {
             bytes.extend_from_slice(line.as_bytes());
             bytes.push(b'\n');
         }
-        Self { name: name.to_owned(), bytes }
+        Self {
+            name: name.to_owned(),
+            bytes,
+        }
     }
 }
 

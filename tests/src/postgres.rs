@@ -47,7 +47,9 @@ pub enum Kind {
 /// Canonical form of a dumped cell. What its type cannot hold keeps its text.
 #[must_use]
 pub fn of_source(kind: Kind, data_type: &DataType, cell: &Cell) -> String {
-    let Some(text) = cell else { return value::NULL.to_owned() };
+    let Some(text) = cell else {
+        return value::NULL.to_owned();
+    };
     source_form(kind, data_type, text).unwrap_or_else(|| format!("source {}", value::text(text)))
 }
 
@@ -87,7 +89,10 @@ fn plain_form(data_type: &DataType, text: &str) -> Option<String> {
         DataType::Timestamp(..) => value::instant(text),
         DataType::Binary => {
             let digits = text.strip_prefix("\\x")?;
-            digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then(|| format!("0x{digits}"))
+            digits
+                .bytes()
+                .all(|digit| digit.is_ascii_hexdigit())
+                .then(|| format!("0x{digits}"))
         }
         DataType::Utf8 => Some(value::text(text)),
         DataType::List(item) => {
@@ -110,7 +115,11 @@ pub fn of_table(kind: Kind, data_type: &DataType, printed: &Value) -> Result<Str
     if printed.is_null() {
         return Ok(value::NULL.to_owned());
     }
-    let text = || printed.as_str().with_context(|| format!("no text: {printed}"));
+    let text = || {
+        printed
+            .as_str()
+            .with_context(|| format!("no text: {printed}"))
+    };
     let form = match kind {
         Kind::Plain | Kind::IntervalMicros | Kind::Money | Kind::Bit => {
             return value::canonical(data_type, printed);
@@ -128,11 +137,19 @@ pub fn of_table(kind: Kind, data_type: &DataType, printed: &Value) -> Result<Str
         }
         Kind::Bits => {
             let bytes = BASE64.decode(text()?)?;
-            let bits: String = bytes.iter().rev().map(|byte| format!("{byte:08b}")).collect();
+            let bits: String = bytes
+                .iter()
+                .rev()
+                .map(|byte| format!("{byte:08b}"))
+                .collect();
             Some(format!("bits {}", bits.trim_start_matches('0')))
         }
         Kind::Point => {
-            let member = |name: &str| printed.get(name).and_then(|number| value::float_of(&number.to_string()));
+            let member = |name: &str| {
+                printed
+                    .get(name)
+                    .and_then(|number| value::float_of(&number.to_string()))
+            };
             member("x").zip(member("y")).map(|(x, y)| point(x, y))
         }
     };
@@ -154,12 +171,18 @@ fn number_text(text: &str) -> String {
 }
 
 fn point(x: f64, y: f64) -> String {
-    let members = [("x".to_owned(), value::double(x)), ("y".to_owned(), value::double(y))];
+    let members = [
+        ("x".to_owned(), value::double(x)),
+        ("y".to_owned(), value::double(y)),
+    ];
     value::structure(members.into())
 }
 
 fn pair_form((key, one): (String, Option<String>)) -> (String, String) {
-    (key, one.map_or_else(|| value::NULL.to_owned(), |text| value::text(&text)))
+    (
+        key,
+        one.map_or_else(|| value::NULL.to_owned(), |text| value::text(&text)),
+    )
 }
 
 /// `"a"=>"1", "b"=>NULL`
@@ -170,7 +193,14 @@ fn pairs_of_source(text: &str) -> Option<BTreeMap<String, String>> {
     let pairs = text.split(", ").map(|pair| {
         let (key, one) = pair.split_once("=>")?;
         let unquoted = |quoted: &str| Some(quoted.strip_prefix('"')?.strip_suffix('"')?.to_owned());
-        Some(pair_form((unquoted(key)?, if one == "NULL" { None } else { Some(unquoted(one)?) })))
+        Some(pair_form((
+            unquoted(key)?,
+            if one == "NULL" {
+                None
+            } else {
+                Some(unquoted(one)?)
+            },
+        )))
     });
     pairs.collect()
 }
@@ -199,7 +229,11 @@ fn array_items(text: &str) -> Option<Vec<Cell>> {
                 _ => item.push(c),
             }
         }
-        items.push(if quoted.is_none() && item == "NULL" { None } else { Some(item) });
+        items.push(if quoted.is_none() && item == "NULL" {
+            None
+        } else {
+            Some(item)
+        });
         rest = quoted.unwrap_or(rest).get(end..)?;
         rest = rest.strip_prefix(',').unwrap_or(rest);
     }
@@ -242,13 +276,17 @@ impl Interval {
     /// `P1Y2M3DT4H5M6.789S`
     fn of_iso(text: &str) -> Option<Self> {
         let mut interval = Self::default();
-        let (date, time) = text.strip_prefix('P')?.split_once('T').unwrap_or((text.get(1..)?, ""));
+        let (date, time) = text
+            .strip_prefix('P')?
+            .split_once('T')
+            .unwrap_or((text.get(1..)?, ""));
         for (part, is_date) in [(date, true), (time, false)] {
             let mut rest = part;
             while !rest.is_empty() {
                 let (number, after) = rest.split_at(rest.find(|c: char| c.is_ascii_alphabetic())?);
                 let (unit, after) = after.split_at(1);
-                let micros_of = |scale: f64| Some((number.parse::<f64>().ok()? * scale * 1e6).round());
+                let micros_of =
+                    |scale: f64| Some((number.parse::<f64>().ok()? * scale * 1e6).round());
                 match (unit, is_date) {
                     ("Y", true) => interval.months += number.parse::<i64>().ok()? * 12,
                     ("M", true) => interval.months += number.parse::<i64>().ok()?,
@@ -265,7 +303,10 @@ impl Interval {
     }
 
     fn canonical(self) -> String {
-        format!("{} months {} days {}us", self.months, self.days, self.micros)
+        format!(
+            "{} months {} days {}us",
+            self.months, self.days, self.micros
+        )
     }
 
     /// A month counts a twelfth of 365.25 days.
@@ -274,7 +315,10 @@ impl Interval {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "a rounded number of microseconds")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a rounded number of microseconds"
+)]
 fn whole(micros: f64) -> i64 {
     micros as i64
 }
@@ -293,7 +337,10 @@ mod tests {
         let form = of_source(Kind::Plain, &list_of(DataType::Utf8), &cell);
         assert_eq!(form, r#"["a,b", "c\"d", NULL, ""]"#);
         let nested = Some("{{1,2}}".to_owned());
-        assert_eq!(of_source(Kind::Plain, &list_of(DataType::Int32), &nested), "source \"{{1,2}}\"");
+        assert_eq!(
+            of_source(Kind::Plain, &list_of(DataType::Int32), &nested),
+            "source \"{{1,2}}\""
+        );
     }
 
     #[test]
@@ -302,7 +349,14 @@ mod tests {
         assert_eq!(Some(dumped), Interval::of_iso("P1Y2M3DT4H5M6.789S"));
         assert_eq!(dumped.micros(), 37_091_106_789_000);
         let negative = Interval::of_source("-1 mons -2 days -00:00:00.000001").unwrap();
-        assert_eq!(negative, Interval { months: -1, days: -2, micros: -1 });
+        assert_eq!(
+            negative,
+            Interval {
+                months: -1,
+                days: -2,
+                micros: -1
+            }
+        );
     }
 
     #[test]

@@ -13,7 +13,9 @@ pub fn code_of(text: &str) -> String {
             rest = rest.get(next.len_utf8()..).unwrap_or("");
             // A quote inside a word is no literal: `r#type`, `b'x'` after an identifier, lifetimes.
             if next.is_alphanumeric() || next == '_' {
-                let word = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+                let word = rest
+                    .find(|c: char| !c.is_alphanumeric() && c != '_')
+                    .unwrap_or(rest.len());
                 let (word, after) = rest.split_at(word);
                 code.push_str(word);
                 rest = after;
@@ -30,7 +32,9 @@ pub fn code_of(text: &str) -> String {
 /// Length of the comment or literal that the text begins with; 0 when it begins with code.
 fn skipped_bytes(text: &str) -> usize {
     let end_of = |start: usize, end: &str| {
-        text.get(start..).and_then(|rest| rest.find(end)).map_or(text.len(), |at| start + at + end.len())
+        text.get(start..)
+            .and_then(|rest| rest.find(end))
+            .map_or(text.len(), |at| start + at + end.len())
     };
     if text.starts_with("//") {
         return text.find('\n').unwrap_or(text.len());
@@ -42,7 +46,10 @@ fn skipped_bytes(text: &str) -> usize {
         if let Some(rest) = text.strip_prefix(prefix) {
             let hashes = rest.len() - rest.trim_start_matches('#').len();
             if rest.get(hashes..).is_some_and(|rest| rest.starts_with('"')) {
-                return end_of(prefix.len() + hashes + 1, &format!("\"{}", "#".repeat(hashes)));
+                return end_of(
+                    prefix.len() + hashes + 1,
+                    &format!("\"{}", "#".repeat(hashes)),
+                );
             }
         }
     }
@@ -95,13 +102,20 @@ pub fn functions(code: &str) -> Vec<Function> {
             continue;
         }
         let signature = code.get(at + 3..).unwrap_or("");
-        let name: String =
-            signature.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-        let body = signature.find(['{', ';']).filter(|at| signature[*at..].starts_with('{'));
+        let name: String = signature
+            .chars()
+            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .collect();
+        let body = signature
+            .find(['{', ';'])
+            .filter(|at| signature[*at..].starts_with('{'));
         if let (false, Some(body)) = (name.is_empty(), body) {
             let line = code[..at].matches('\n').count() + 1;
             let inside = &signature[body..block_end(signature, body)];
-            let lines = inside.lines().filter(|line| !line.trim().is_empty()).count();
+            let lines = inside
+                .lines()
+                .filter(|line| !line.trim().is_empty())
+                .count();
             found.push(Function { name, line, lines });
         }
     }
@@ -134,7 +148,10 @@ pub fn without_tests(code: &str) -> String {
                 Some(semicolon) => semicolon + 1,
                 None => rest.len(),
             };
-            let blank: String = rest[..end].chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect();
+            let blank: String = rest[..end]
+                .chars()
+                .map(|c| if c == '\n' { '\n' } else { ' ' })
+                .collect();
             kept.replace_range(at..at + end, &blank);
         }
     }
@@ -176,14 +193,27 @@ mod tests {
     #[test]
     fn functions_have_their_length() {
         let found = functions(&code_of(SOURCE));
-        assert_eq!(found[0], Function { name: "one".into(), line: 1, lines: 3 });
+        assert_eq!(
+            found[0],
+            Function {
+                name: "one".into(),
+                line: 1,
+                lines: 3
+            }
+        );
         assert_eq!(found.len(), 2);
     }
 
     #[test]
     fn modules_of_tests_are_told_by_their_declaration() {
         let code = "mod a;\n#[cfg(test)]\nmod b_test;\n#[cfg(test)]\nmod inline {}\n";
-        assert_eq!(test_modules("crates/x/src/lib.rs", code), ["crates/x/src/b_test"]);
-        assert_eq!(test_modules("crates/x/src/y.rs", code), ["crates/x/src/y/b_test"]);
+        assert_eq!(
+            test_modules("crates/x/src/lib.rs", code),
+            ["crates/x/src/b_test"]
+        );
+        assert_eq!(
+            test_modules("crates/x/src/y.rs", code),
+            ["crates/x/src/y/b_test"]
+        );
     }
 }

@@ -34,7 +34,9 @@ pub fn canonical(data_type: &DataType, value: &Value) -> Result<String> {
         DataType::Float64 => double(parse_float(value).with_context(wrong)?),
         DataType::Decimal128(..) => decimal(&scalar_text(value)).with_context(wrong)?,
         DataType::Date32 => date(value.as_str().with_context(wrong)?).with_context(wrong)?,
-        DataType::Timestamp(..) => instant(value.as_str().with_context(wrong)?).with_context(wrong)?,
+        DataType::Timestamp(..) => {
+            instant(value.as_str().with_context(wrong)?).with_context(wrong)?
+        }
         DataType::Binary => bytes(&BASE64.decode(value.as_str().with_context(wrong)?)?),
         DataType::Utf8 => text(value.as_str().with_context(wrong)?),
         DataType::List(item) => {
@@ -45,10 +47,14 @@ pub fn canonical(data_type: &DataType, value: &Value) -> Result<String> {
             canonical_struct(fields, value.as_object().with_context(wrong)?)?
         }
         DataType::Map(entries, _) => {
-            let DataType::Struct(pair) = entries.data_type() else { bail!("a map without pairs") };
+            let DataType::Struct(pair) = entries.data_type() else {
+                bail!("a map without pairs")
+            };
             let of = pair.get(1).context("a map without values")?.data_type();
             let pairs = value.as_object().with_context(wrong)?;
-            let forms = pairs.iter().map(|(key, one)| Ok((key.clone(), canonical(of, one)?)));
+            let forms = pairs
+                .iter()
+                .map(|(key, one)| Ok((key.clone(), canonical(of, one)?)));
             structure(forms.collect::<Result<BTreeMap<_, _>>>()?)
         }
         other => bail!("no canonical form of {other}"),
@@ -64,7 +70,9 @@ fn canonical_struct(fields: &Fields, object: &Map<String, Value>) -> Result<Stri
 }
 
 fn scalar_text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn parse_float(value: &Value) -> Option<f64> {
@@ -79,7 +87,10 @@ pub fn float_of(text: &str) -> Option<f64> {
 
 /// Canonical form of a float of 32 bits.
 #[must_use]
-#[expect(clippy::cast_possible_truncation, reason = "the value was written from 32 bits")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the value was written from 32 bits"
+)]
 pub fn single(value: f64) -> String {
     format!("{:?}", value as f32)
 }
@@ -93,7 +104,9 @@ pub fn double(value: f64) -> String {
 /// Canonical form of binary.
 #[must_use]
 pub fn bytes(value: &[u8]) -> String {
-    value.iter().fold("0x".to_owned(), |form, byte| form + &format!("{byte:02x}"))
+    value
+        .iter()
+        .fold("0x".to_owned(), |form, byte| form + &format!("{byte:02x}"))
 }
 
 /// Canonical form of a string.
@@ -107,13 +120,19 @@ pub fn text(value: &str) -> String {
 /// # Errors
 /// Of the elements.
 pub fn list(items: impl Iterator<Item = Result<String>>) -> Result<String> {
-    Ok(format!("[{}]", items.collect::<Result<Vec<_>>>()?.join(", ")))
+    Ok(format!(
+        "[{}]",
+        items.collect::<Result<Vec<_>>>()?.join(", ")
+    ))
 }
 
 /// Canonical form of named canonical forms.
 #[must_use]
 pub fn structure(members: BTreeMap<String, String>) -> String {
-    let members: Vec<String> = members.into_iter().map(|(name, form)| format!("{name}: {form}")).collect();
+    let members: Vec<String> = members
+        .into_iter()
+        .map(|(name, form)| format!("{name}: {form}"))
+        .collect();
     format!("{{{}}}", members.join(", "))
 }
 
@@ -135,15 +154,26 @@ pub fn decimal(written: &str) -> Option<String> {
         digits.pop();
         scale -= 1;
     }
-    digits.extend(std::iter::repeat_n('0', usize::try_from(-scale).unwrap_or(0)));
+    digits.extend(std::iter::repeat_n(
+        '0',
+        usize::try_from(-scale).unwrap_or(0),
+    ));
     let places = usize::try_from(scale).unwrap_or(0);
     let padded = format!("{digits:0>width$}", width = places + 1);
     let (whole, fraction) = padded.split_at(padded.len() - places);
     let whole = whole.trim_start_matches('0');
     let whole = if whole.is_empty() { "0" } else { whole };
-    let number = if fraction.is_empty() { whole.to_owned() } else { format!("{whole}.{fraction}") };
+    let number = if fraction.is_empty() {
+        whole.to_owned()
+    } else {
+        format!("{whole}.{fraction}")
+    };
     let negative = mantissa.starts_with('-') && number != "0";
-    Some(if negative { format!("-{number}") } else { number })
+    Some(if negative {
+        format!("-{number}")
+    } else {
+        number
+    })
 }
 
 /// Canonical form of a date `YYYY-MM-DD`.
@@ -157,7 +187,9 @@ pub fn date(written: &str) -> Option<String> {
 #[must_use]
 pub fn instant(written: &str) -> Option<String> {
     let (day, time) = written.split_once(['T', ' '])?;
-    let days = NaiveDate::parse_from_str(day, "%Y-%m-%d").ok()?.signed_duration_since(NaiveDate::default());
+    let days = NaiveDate::parse_from_str(day, "%Y-%m-%d")
+        .ok()?
+        .signed_duration_since(NaiveDate::default());
     let (clock, offset_us) = split_offset(time)?;
     let micros = days.num_days() * 86_400_000_000 + time_of_day_us(clock)? - offset_us;
     Some(format!("{micros}us"))
@@ -169,12 +201,22 @@ pub fn split_offset(time: &str) -> Option<(&str, i64)> {
     if let Some(clock) = time.strip_suffix('Z') {
         return Some((clock, 0));
     }
-    let Some(sign) = time.rfind(['+', '-']) else { return Some((time, 0)) };
+    let Some(sign) = time.rfind(['+', '-']) else {
+        return Some((time, 0));
+    };
     let (clock, offset) = time.split_at(sign);
     let mut parts = offset.get(1..)?.split(':');
-    let mut part = || parts.next().map_or(Some(0), |part| part.parse::<i64>().ok());
+    let mut part = || {
+        parts
+            .next()
+            .map_or(Some(0), |part| part.parse::<i64>().ok())
+    };
     let seconds = part()? * 3_600 + part()? * 60 + part()?;
-    let signed = if offset.starts_with('-') { -seconds } else { seconds };
+    let signed = if offset.starts_with('-') {
+        -seconds
+    } else {
+        seconds
+    };
     Some((clock, signed * 1_000_000))
 }
 
@@ -198,9 +240,13 @@ pub type Bag = BTreeMap<Row, usize>;
 /// # Errors
 /// When a value is none of its type or a column has none.
 pub fn row(types: &BTreeMap<String, DataType>, object: &Value) -> Result<Row> {
-    let columns = object.as_object().with_context(|| format!("no row: {object}"))?;
+    let columns = object
+        .as_object()
+        .with_context(|| format!("no row: {object}"))?;
     let forms = columns.iter().map(|(name, value)| {
-        let data_type = types.get(name).with_context(|| format!("column {name} is not expected"))?;
+        let data_type = types
+            .get(name)
+            .with_context(|| format!("column {name} is not expected"))?;
         let form = canonical(data_type, value).with_context(|| format!("column {name}"))?;
         Ok((name.clone(), form))
     });
@@ -228,7 +274,10 @@ pub fn bag_difference(expected: &Bag, found: &Bag) -> Option<String> {
         .into_iter()
         .filter(|row| count(expected, row) != count(found, row))
         .map(|row| {
-            let forms: Vec<String> = row.iter().map(|(name, form)| format!("{name}={form}")).collect();
+            let forms: Vec<String> = row
+                .iter()
+                .map(|(name, form)| format!("{name}={form}"))
+                .collect();
             let (wanted, got) = (count(expected, row), count(found, row));
             format!("    expected {wanted}, found {got}: {}", forms.join(" "))
         })
@@ -257,8 +306,14 @@ mod tests {
 
     #[test]
     fn instants_compare_across_offsets() {
-        assert_eq!(instant("2026-05-05 05:05:05.123456+02"), instant("2026-05-05T03:05:05.123456Z"));
-        assert_eq!(instant("1969-12-31 23:59:59.5"), Some("-500000us".to_owned()));
+        assert_eq!(
+            instant("2026-05-05 05:05:05.123456+02"),
+            instant("2026-05-05T03:05:05.123456Z")
+        );
+        assert_eq!(
+            instant("1969-12-31 23:59:59.5"),
+            Some("-500000us".to_owned())
+        );
     }
 
     #[test]

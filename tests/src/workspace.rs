@@ -30,9 +30,14 @@ fn cargo() -> Command {
     command.current_dir(root());
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
-        if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_"]
-            .iter()
-            .any(|prefix| text.starts_with(prefix))
+        if [
+            "CARGO_PKG_",
+            "CARGO_MANIFEST_",
+            "CARGO_CRATE_",
+            "CARGO_BIN_",
+        ]
+        .iter()
+        .any(|prefix| text.starts_with(prefix))
         {
             command.env_remove(&name);
         }
@@ -45,7 +50,9 @@ fn cargo() -> Command {
 /// # Errors
 /// When it cannot be started or fails; with its standard error.
 pub fn output_of(command: &mut Command) -> Result<String> {
-    let output = command.output().with_context(|| format!("{command:?} cannot be started"))?;
+    let output = command
+        .output()
+        .with_context(|| format!("{command:?} cannot be started"))?;
     let errors = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{command:?} failed: {errors}");
     Ok(String::from_utf8(output.stdout)?)
@@ -61,7 +68,10 @@ pub fn cargo_metadata() -> Result<&'static Value> {
         return Ok(known);
     }
     let rustc = output_of(Command::new("rustc").arg("-vV").current_dir(root()))?;
-    let host = rustc.lines().find_map(|line| line.strip_prefix("host: ")).context("no host")?;
+    let host = rustc
+        .lines()
+        .find_map(|line| line.strip_prefix("host: "))
+        .context("no host")?;
     let text = output_of(cargo().args([
         "metadata",
         "--format-version=1",
@@ -80,10 +90,19 @@ pub fn cargo_metadata() -> Result<&'static Value> {
 pub fn repository_files() -> Result<Vec<PathBuf>> {
     let list = output_of(
         Command::new("git")
-            .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+            .args([
+                "ls-files",
+                "-z",
+                "--cached",
+                "--others",
+                "--exclude-standard",
+            ])
             .current_dir(root()),
     )?;
-    let named = list.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from);
+    let named = list
+        .split('\0')
+        .filter(|name| !name.is_empty())
+        .map(PathBuf::from);
     Ok(named.filter(|path| root().join(path).is_file()).collect())
 }
 
@@ -103,7 +122,10 @@ pub fn binary() -> Result<&'static Path> {
     }
     output_of(&mut build)?;
     let test = std::env::current_exe()?;
-    let directory = test.parent().and_then(Path::parent).context("no target directory")?;
+    let directory = test
+        .parent()
+        .and_then(Path::parent)
+        .context("no target directory")?;
     let built = directory.join(format!("tidegate{}", std::env::consts::EXE_SUFFIX));
     ensure!(built.is_file(), "{} was not built", built.display());
     Ok(BINARY.get_or_init(|| built))

@@ -89,8 +89,11 @@ fn equals_its_source_in_any_order(capture: &Capture) -> Result<()> {
             let mut records = capture.records_for(&table, &lines);
             // In its own order but cut elsewhere, then shuffled with some records twice.
             if seed > 0 {
-                let again: Vec<&str> =
-                    records.iter().filter(|_| random.random_bool(0.2)).copied().collect();
+                let again: Vec<&str> = records
+                    .iter()
+                    .filter(|_| random.random_bool(0.2))
+                    .copied()
+                    .collect();
                 records.extend(again);
                 records.shuffle(&mut random);
             }
@@ -124,9 +127,15 @@ fn is_unchanged_by_the_stream_again(capture: &Capture) -> Result<()> {
         let result = tidegate.apply(name, "twice", &[all])?;
         for counter in ["inserted", "updated", "deleted"] {
             let count = result.get(counter).and_then(serde_json::Value::as_u64);
-            ensure!(count == Some(0), "{name}: {counter} is {count:?} the second time");
+            ensure!(
+                count == Some(0),
+                "{name}: {counter} is {count:?} the second time"
+            );
         }
-        ensure!(tidegate.read(name, None)? == once, "{name} is another table after the second time");
+        ensure!(
+            tidegate.read(name, None)? == once,
+            "{name} is another table after the second time"
+        );
     }
     Ok(())
 }

@@ -26,7 +26,9 @@ fn check_all(cases: &[Case], check: impl Fn(&Case) -> Result<()> + Sync) -> Resu
         scope.spawn(work);
         scope.spawn(work);
     });
-    let mut failed = failures.into_inner().map_err(|_| anyhow::anyhow!("a case panicked"))?;
+    let mut failed = failures
+        .into_inner()
+        .map_err(|_| anyhow::anyhow!("a case panicked"))?;
     failed.sort();
     ensure!(
         failed.is_empty(),

@@ -8,13 +8,25 @@ use tidegate_tests::workspace;
 
 /// Crates whose types cross crate borders: a second version would not fit.
 const SINGLE: [&str; 11] = [
-    "arrow", "arrow-array", "arrow-schema", "parquet", "object_store", "tonic", "prost", "rustls", "datafusion",
-    "tokio", "bytes",
+    "arrow",
+    "arrow-array",
+    "arrow-schema",
+    "parquet",
+    "object_store",
+    "tonic",
+    "prost",
+    "rustls",
+    "datafusion",
+    "tokio",
+    "bytes",
 ];
 
 /// Second versions that the dependencies bring and that no choice of ours avoids, with the reason.
 const SEVERAL: [(&str, &str); 10] = [
-    ("base64", "object_store is on 0.22, parquet and arrow on 0.23"),
+    (
+        "base64",
+        "object_store is on 0.22, parquet and arrow on 0.23",
+    ),
     ("foldhash", "follows hashbrown"),
     ("getrandom", "ring, rand and tempfile are on three majors"),
     ("hashbrown", "dashmap, lru and indexmap are on three majors"),
@@ -28,34 +40,71 @@ const SEVERAL: [(&str, &str); 10] = [
 
 /// Licences that ask for no more than Apache-2.0 does.
 const FREE: [&str; 14] = [
-    "Apache-2.0", "MIT", "MIT-0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "Zlib", "0BSD", "CC0-1.0", "BSL-1.0",
-    "Unlicense", "Unicode-3.0", "Apache-2.0 WITH LLVM-exception", "BSD-1-Clause",
+    "Apache-2.0",
+    "MIT",
+    "MIT-0",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "ISC",
+    "Zlib",
+    "0BSD",
+    "CC0-1.0",
+    "BSL-1.0",
+    "Unlicense",
+    "Unicode-3.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-1-Clause",
 ];
 
 fn packages() -> Result<&'static Vec<Value>> {
-    workspace::cargo_metadata()?.get("packages").and_then(Value::as_array).context("no packages")
+    workspace::cargo_metadata()?
+        .get("packages")
+        .and_then(Value::as_array)
+        .context("no packages")
 }
 
 fn text<'a>(package: &'a Value, field: &str) -> &'a str {
-    package.get(field).and_then(Value::as_str).unwrap_or_default()
+    package
+        .get(field)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 #[test]
 fn no_second_version_comes_in_unnoticed() -> Result<()> {
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for package in packages()? {
-        versions.entry(text(package, "name")).or_default().insert(text(package, "version"));
+        versions
+            .entry(text(package, "name"))
+            .or_default()
+            .insert(text(package, "version"));
     }
     for name in SINGLE {
-        ensure!(versions.get(name).is_none_or(|found| found.len() == 1), "{name}: {:?}", versions[name]);
+        ensure!(
+            versions.get(name).is_none_or(|found| found.len() == 1),
+            "{name}: {:?}",
+            versions[name]
+        );
     }
-    let found: BTreeSet<&str> =
-        versions.iter().filter(|(_, found)| found.len() > 1).map(|(name, _)| *name).collect();
+    let found: BTreeSet<&str> = versions
+        .iter()
+        .filter(|(_, found)| found.len() > 1)
+        .map(|(name, _)| *name)
+        .collect();
     let known: BTreeSet<&str> = SEVERAL.iter().map(|(name, _)| *name).collect();
-    let unknown: Vec<_> = found.difference(&known).map(|name| (*name, &versions[name])).collect();
-    ensure!(unknown.is_empty(), "second versions without a reason: {unknown:?}");
+    let unknown: Vec<_> = found
+        .difference(&known)
+        .map(|name| (*name, &versions[name]))
+        .collect();
+    ensure!(
+        unknown.is_empty(),
+        "second versions without a reason: {unknown:?}"
+    );
     let gone: Vec<_> = known.difference(&found).collect();
-    ensure!(gone.is_empty(), "listed as second versions, but single: {gone:?}");
+    ensure!(
+        gone.is_empty(),
+        "listed as second versions, but single: {gone:?}"
+    );
     Ok(())
 }
 
@@ -63,7 +112,11 @@ fn no_second_version_comes_in_unnoticed() -> Result<()> {
 fn every_licence_is_free() -> Result<()> {
     for package in packages()? {
         let licence = text(package, "license");
-        ensure!(is_free(licence), "{}: {licence:?} is not on the list", text(package, "name"));
+        ensure!(
+            is_free(licence),
+            "{}: {licence:?} is not on the list",
+            text(package, "name")
+        );
     }
     Ok(())
 }
@@ -75,10 +128,16 @@ fn versions_are_written_once() -> Result<()> {
             continue;
         }
         let manifest = std::fs::read_to_string(text(package, "manifest_path"))?;
-        let dependencies = manifest.split_once("dependencies]").map_or("", |(_, rest)| rest);
+        let dependencies = manifest
+            .split_once("dependencies]")
+            .map_or("", |(_, rest)| rest);
         for line in dependencies.lines().filter(|line| line.contains('=')) {
             let inherits = line.contains("workspace = true");
-            ensure!(inherits, "{}: {line}: versions stand in the workspace", text(package, "name"));
+            ensure!(
+                inherits,
+                "{}: {line}: versions stand in the workspace",
+                text(package, "name")
+            );
         }
     }
     Ok(())
@@ -86,7 +145,10 @@ fn versions_are_written_once() -> Result<()> {
 
 /// Whether an SPDX expression can be met by free licences; `/` is the old form of `OR`.
 fn is_free(expression: &str) -> bool {
-    let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
+    let spaced = expression
+        .replace('(', " ( ")
+        .replace(')', " ) ")
+        .replace('/', " OR ");
     let tokens: Vec<&str> = spaced.split_whitespace().collect();
     let mut at = 0;
     let free = alternatives(&tokens, &mut at);
@@ -112,7 +174,9 @@ fn conjunction(tokens: &[&str], at: &mut usize) -> bool {
 }
 
 fn licence(tokens: &[&str], at: &mut usize) -> bool {
-    let Some(first) = tokens.get(*at) else { return false };
+    let Some(first) = tokens.get(*at) else {
+        return false;
+    };
     *at += 1;
     if *first == "(" {
         let free = alternatives(tokens, at);

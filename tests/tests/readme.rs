@@ -7,21 +7,36 @@ use tidegate_tests::harness::{EventFile, Harness};
 use tidegate_tests::workspace;
 
 fn readme() -> Result<String> {
-    Ok(std::fs::read_to_string(workspace::root().join("README.md"))?)
+    Ok(std::fs::read_to_string(
+        workspace::root().join("README.md"),
+    )?)
 }
 
 /// The first block of the README in a language.
 fn block(text: &str, language: &str) -> Result<String> {
-    let start = text.find(&format!("```{language}\n")).context("no such block")?;
-    let body = text.get(start..).and_then(|rest| rest.split_once('\n')).context("no body")?.1;
-    Ok(body.split_once("```").context("the block does not end")?.0.to_owned())
+    let start = text
+        .find(&format!("```{language}\n"))
+        .context("no such block")?;
+    let body = text
+        .get(start..)
+        .and_then(|rest| rest.split_once('\n'))
+        .context("no body")?
+        .1;
+    Ok(body
+        .split_once("```")
+        .context("the block does not end")?
+        .0
+        .to_owned())
 }
 
 #[test]
 fn the_commands_are_the_documented_ones() -> Result<()> {
     let text = readme()?;
     for command in ["cargo run --quiet --bin tidegate -- demo", "tests/run"] {
-        ensure!(text.contains(&format!("```sh\n{command}\n```")), "the README lacks {command}");
+        ensure!(
+            text.contains(&format!("```sh\n{command}\n```")),
+            "the README lacks {command}"
+        );
     }
     Ok(())
 }
@@ -36,12 +51,23 @@ fn the_demo_shows_both_days() -> Result<()> {
         ["C103", "Mukesh Sen", "Delhi", "Platinum"],
         ["C105", "Ravi Sharma", "Chennai", "Silver"],
     ] {
-        let has_row = printed.lines().any(|line| row.iter().all(|value| line.contains(value)));
+        let has_row = printed
+            .lines()
+            .any(|line| row.iter().all(|value| line.contains(value)));
         ensure!(has_row, "the demo lacks {row:?}:\n{printed}");
     }
     let watermark = ["2026-05-02 14:00:00", "2026-05-02T14:00:00"];
-    ensure!(watermark.iter().any(|text| printed.contains(text)), "no watermark:\n{printed}");
-    for word in ["update_preimage", "update_postimage", "inserted", "updated", "deleted"] {
+    ensure!(
+        watermark.iter().any(|text| printed.contains(text)),
+        "no watermark:\n{printed}"
+    );
+    for word in [
+        "update_preimage",
+        "update_postimage",
+        "inserted",
+        "updated",
+        "deleted",
+    ] {
         ensure!(printed.contains(word), "the demo lacks {word}:\n{printed}");
     }
     Ok(())
@@ -53,7 +79,10 @@ fn the_example_works() -> Result<()> {
     let tidegate = Binary::new()?;
     tidegate.create(&block(&text, "yaml")?)?;
     let events = block(&text, "json")?;
-    let file = EventFile { name: "changes.jsonl".to_owned(), bytes: events.into_bytes() };
+    let file = EventFile {
+        name: "changes.jsonl".to_owned(),
+        bytes: events.into_bytes(),
+    };
     let result = tidegate.apply("customers", "first", std::slice::from_ref(&file))?;
     ensure!(result.get("events") == Some(&json!(4)), "{result}");
     let rows = tidegate.read("customers", None)?;

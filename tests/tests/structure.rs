@@ -14,14 +14,29 @@ const FUNCTION_LINES_MAX: usize = 70;
 const ARCHITECTURE_LINES_MAX: usize = 400;
 
 /// Names that say nothing of what is inside.
-const EMPTY_NAMES: [&str; 8] =
-    ["utils", "util", "helpers", "helper", "common", "misc", "shared", "types_all"];
+const EMPTY_NAMES: [&str; 8] = [
+    "utils",
+    "util",
+    "helpers",
+    "helper",
+    "common",
+    "misc",
+    "shared",
+    "types_all",
+];
 
 /// Ends of type names that say nothing of what the type is.
-const EMPTY_ENDS: [&str; 7] = ["Manager", "Helper", "Util", "Utils", "Base", "Impl", "Wrapper"];
+const EMPTY_ENDS: [&str; 7] = [
+    "Manager", "Helper", "Util", "Utils", "Base", "Impl", "Wrapper",
+];
 
 fn fail_on(problems: &[String]) -> Result<()> {
-    ensure!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
+    ensure!(
+        problems.is_empty(),
+        "{} problems:\n{}",
+        problems.len(),
+        problems.join("\n")
+    );
     Ok(())
 }
 
@@ -51,14 +66,28 @@ fn crate_rows() -> Result<BTreeMap<String, CrateRow>> {
     let mut rows = BTreeMap::new();
     let mut inside = false;
     for line in text.lines() {
-        let cells: Vec<&str> =
-            line.trim().trim_matches('|').split('|').map(|cell| cell.trim().trim_matches('`')).collect();
+        let cells: Vec<&str> = line
+            .trim()
+            .trim_matches('|')
+            .split('|')
+            .map(|cell| cell.trim().trim_matches('`'))
+            .collect();
         match cells.as_slice() {
             ["layer", "crate", "purpose", "may depend on"] => inside = true,
             [layer, name, _, edges] if inside && !layer.starts_with('-') => {
-                let edges = edges.split(',').map(|edge| edge.trim().trim_matches('`').to_owned());
-                let edges = edges.filter(|edge| !edge.is_empty() && edge != "-").collect();
-                rows.insert((*name).to_owned(), CrateRow { layer: layer.parse().ok(), edges });
+                let edges = edges
+                    .split(',')
+                    .map(|edge| edge.trim().trim_matches('`').to_owned());
+                let edges = edges
+                    .filter(|edge| !edge.is_empty() && edge != "-")
+                    .collect();
+                rows.insert(
+                    (*name).to_owned(),
+                    CrateRow {
+                        layer: layer.parse().ok(),
+                        edges,
+                    },
+                );
             }
             [_, _, _, _] => {}
             _ => inside = false,
@@ -70,12 +99,22 @@ fn crate_rows() -> Result<BTreeMap<String, CrateRow>> {
 
 /// Edges between the crates by `cargo metadata`, without those for tests.
 fn crate_edges() -> Result<BTreeMap<String, BTreeSet<String>>> {
-    let packages = workspace::cargo_metadata()?.get("packages").and_then(Value::as_array);
+    let packages = workspace::cargo_metadata()?
+        .get("packages")
+        .and_then(Value::as_array);
     let mut edges = BTreeMap::new();
     for package in packages.context("no packages")? {
-        let name = package.get("name").and_then(Value::as_str).unwrap_or_default();
-        let Some(own) = name.strip_prefix("tidegate-").filter(|own| *own != "tests") else { continue };
-        let dependencies = package.get("dependencies").and_then(Value::as_array).context("none")?;
+        let name = package
+            .get("name")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let Some(own) = name.strip_prefix("tidegate-").filter(|own| *own != "tests") else {
+            continue;
+        };
+        let dependencies = package
+            .get("dependencies")
+            .and_then(Value::as_array)
+            .context("none")?;
         let product = dependencies
             .iter()
             .filter(|dependency| dependency.get("kind").is_none_or(|kind| kind != "dev"))
@@ -105,22 +144,35 @@ fn allowed(rows: &BTreeMap<String, CrateRow>, name: &str) -> BTreeSet<String> {
 fn crate_edges_are_those_of_the_architecture() -> Result<()> {
     let (rows, edges) = (crate_rows()?, crate_edges()?);
     let mut problems = Vec::new();
-    let (listed, found): (BTreeSet<_>, BTreeSet<_>) = (rows.keys().collect(), edges.keys().collect());
-    problems.extend(listed.symmetric_difference(&found).map(|name| {
-        format!("crate {name} is in one of ARCHITECTURE.md and the workspace only")
-    }));
+    let (listed, found): (BTreeSet<_>, BTreeSet<_>) =
+        (rows.keys().collect(), edges.keys().collect());
+    problems.extend(
+        listed.symmetric_difference(&found).map(|name| {
+            format!("crate {name} is in one of ARCHITECTURE.md and the workspace only")
+        }),
+    );
     for (name, row) in &rows {
         let Some(layer) = row.layer else { continue };
         let used = edges.get(name).cloned().unwrap_or_default();
         let may = allowed(&rows, name);
-        problems.extend(used.difference(&may).map(|edge| format!("{name} may not depend on {edge}")));
         problems.extend(
-            row.edges.difference(&used).map(|edge| format!("{name} does not depend on {edge}")),
+            used.difference(&may)
+                .map(|edge| format!("{name} may not depend on {edge}")),
+        );
+        problems.extend(
+            row.edges
+                .difference(&used)
+                .map(|edge| format!("{name} does not depend on {edge}")),
         );
         for edge in &used {
-            let below = rows.get(edge).and_then(|row| row.layer).is_some_and(|below| below < layer);
+            let below = rows
+                .get(edge)
+                .and_then(|row| row.layer)
+                .is_some_and(|below| below < layer);
             if !below {
-                problems.push(format!("the edge from {name} to {edge} does not lead downward"));
+                problems.push(format!(
+                    "the edge from {name} to {edge} does not lead downward"
+                ));
             }
         }
     }
@@ -139,9 +191,17 @@ fn files_are_short() -> Result<()> {
         lengths.push(without_tests(&code_of(&text)).trim_end().lines().count());
     }
     lengths.sort_unstable();
-    let at = |share: usize| lengths.get((lengths.len() - 1) * share / 100).copied().unwrap_or(0);
+    let at = |share: usize| {
+        lengths
+            .get((lengths.len() - 1) * share / 100)
+            .copied()
+            .unwrap_or(0)
+    };
     let (median, p90) = (at(50), at(90));
-    println!("{} files, without tests: median {median} lines, p90 {p90}", lengths.len());
+    println!(
+        "{} files, without tests: median {median} lines, p90 {p90}",
+        lengths.len()
+    );
     let architecture = std::fs::read_to_string(workspace::root().join("crates/ARCHITECTURE.md"))?;
     if architecture.lines().count() > ARCHITECTURE_LINES_MAX {
         problems.push("ARCHITECTURE.md is too long".to_owned());
@@ -167,7 +227,9 @@ fn functions_are_short() -> Result<()> {
 fn names_say_what_is_inside() -> Result<()> {
     let mut problems = Vec::new();
     for path in workspace::repository_files()? {
-        let named = path.iter().filter_map(|part| Path::new(part).file_stem()?.to_str());
+        let named = path
+            .iter()
+            .filter_map(|part| Path::new(part).file_stem()?.to_str());
         for name in named.filter(|name| EMPTY_NAMES.contains(name)) {
             if path.starts_with("crates") {
                 problems.push(format!("{}: the name {name} says nothing", path.display()));
@@ -178,8 +240,10 @@ fn names_say_what_is_inside() -> Result<()> {
         let code = code_of(&text);
         for keyword in ["struct ", "enum ", "trait ", "type "] {
             for (at, _) in code.match_indices(keyword) {
-                let name: String =
-                    code[at + keyword.len()..].chars().take_while(|c| c.is_alphanumeric()).collect();
+                let name: String = code[at + keyword.len()..]
+                    .chars()
+                    .take_while(|c| c.is_alphanumeric())
+                    .collect();
                 if EMPTY_ENDS.iter().any(|end| name.ends_with(end)) {
                     problems.push(format!("{path}: the name {name} says nothing"));
                 }
@@ -196,8 +260,10 @@ fn product_code_neither_prints_nor_unwraps() -> Result<()> {
     let panicking = [".unwrap()", "dbg!", "todo!", "unimplemented!", "panic!"];
     let mut problems = Vec::new();
     let sources = rust_sources()?;
-    let of_tests: Vec<String> =
-        sources.iter().flat_map(|(path, text)| test_modules(path, &code_of(text))).collect();
+    let of_tests: Vec<String> = sources
+        .iter()
+        .flat_map(|(path, text)| test_modules(path, &code_of(text)))
+        .collect();
     for (path, text) in sources {
         let product = path.starts_with("crates/") && path.contains("/src/");
         let stem = path.trim_end_matches(".rs");
@@ -208,7 +274,8 @@ fn product_code_neither_prints_nor_unwraps() -> Result<()> {
         }
         let code = without_tests(&code_of(&text));
         for (number, line) in code.lines().enumerate() {
-            let prints = !path.starts_with("crates/cli/") && printing.iter().any(|word| is_word(line, word));
+            let prints =
+                !path.starts_with("crates/cli/") && printing.iter().any(|word| is_word(line, word));
             let panics = panicking.iter().any(|word| is_word(line, word));
             if prints || panics {
                 problems.push(format!("{path}:{}: {}", number + 1, line.trim()));
@@ -251,7 +318,9 @@ fn no_file_holds_foreign_words() -> Result<()> {
         if path.starts_with("tests/captures") || path.ends_with("Cargo.lock") {
             continue;
         }
-        let Ok(text) = std::fs::read_to_string(workspace::root().join(&path)) else { continue };
+        let Ok(text) = std::fs::read_to_string(workspace::root().join(&path)) else {
+            continue;
+        };
         for (first, second) in FOREIGN_WORDS {
             if let Some(at) = text.find(&format!("{first}{second}")) {
                 let line = text[..at].matches('\n').count() + 1;
@@ -265,11 +334,23 @@ fn no_file_holds_foreign_words() -> Result<()> {
 #[test]
 fn the_top_level_is_as_fixed() -> Result<()> {
     let known = [
-        "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "LICENSE", "README.md", "crates", "proto",
-        "deploy", "benches", "tests",
+        "Cargo.toml",
+        "Cargo.lock",
+        "rust-toolchain.toml",
+        "LICENSE",
+        "README.md",
+        "crates",
+        "proto",
+        "deploy",
+        "benches",
+        "tests",
     ];
     for path in workspace::repository_files()? {
-        let first = path.iter().next().and_then(|part| part.to_str()).context("a path without name")?;
+        let first = path
+            .iter()
+            .next()
+            .and_then(|part| part.to_str())
+            .context("a path without name")?;
         if !first.starts_with('.') && !known.contains(&first) {
             bail!("{first} does not belong to the top level");
         }

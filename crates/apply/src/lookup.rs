@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::Int64Type;
-use tidegate_change::mutants::{Mutant, is_on};
 use tidegate_change::key::CanonicalKeys;
+use tidegate_change::mutants::{Mutant, is_on};
 use tidegate_change::{Error, Result, hidden};
 use tidegate_delta::data::{ReadOptions, read_file};
 use tidegate_index::{IndexHash, Located, Location};
@@ -176,11 +176,9 @@ pub(crate) fn arrivals(tombstones: &RecordBatch) -> Result<ArrayRef> {
 /// Whether a tombstone that arrived then is purged for this batch.
 #[must_use]
 pub(crate) fn is_purged(table: &TableView, arrived_ms: i64) -> bool {
-    table
-        .purged_before_ms
-        .is_some_and(|before| {
-            arrived_ms < before || (arrived_ms == before && is_on(Mutant::PurgeTooEarly))
-        })
+    table.purged_before_ms.is_some_and(|before| {
+        arrived_ms < before || (arrived_ms == before && is_on(Mutant::PurgeTooEarly))
+    })
 }
 
 fn path_of(located: &Located, file: u32) -> Result<&Arc<str>> {

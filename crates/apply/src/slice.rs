@@ -87,7 +87,11 @@ pub(crate) async fn write(table: &TableView, found: &Found, merged: Merged) -> R
             &hashes_of(&merged.tombstone_groups)?,
         )
         .await?;
-    for key in merged.replaced.iter().filter(|_| !is_on(Mutant::DeadRowsStay)) {
+    for key in merged
+        .replaced
+        .iter()
+        .filter(|_| !is_on(Mutant::DeadRowsStay))
+    {
         let (path, row) = found
             .row_of(*key as usize)
             .ok_or_else(|| Error::internal("a replaced row has no place"))?;

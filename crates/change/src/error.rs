@@ -177,7 +177,12 @@ pub struct Error {
 impl Error {
     /// An error with a code and a sentence (lowercase, no final period, names the object).
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: None, source: None }
+        Self {
+            code,
+            message: message.into(),
+            hint: None,
+            source: None,
+        }
     }
 
     /// Adds what the user can do.

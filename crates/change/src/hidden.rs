@@ -30,7 +30,10 @@ pub fn leaves_type(sequence: &DataType) -> DataType {
         Field::new("key", DataType::Utf8, false),
         Field::new("value", sequence.clone(), true),
     ]);
-    DataType::Map(Arc::new(Field::new("key_value", DataType::Struct(pair), false)), false)
+    DataType::Map(
+        Arc::new(Field::new("key_value", DataType::Struct(pair), false)),
+        false,
+    )
 }
 
 /// The hidden columns of a data file, in order.

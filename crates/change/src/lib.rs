@@ -26,9 +26,7 @@ pub mod types;
 pub use clock::{Clock, Random};
 pub use error::{Code, Error, Kind, Result};
 pub use key::{CanonicalKeys, IndexHash, KeyBucket, KeyHash};
-pub use outcome::{
-    AttemptId, BatchId, BatchResult, Counters, Digest, TableVersion, WriterId,
-};
+pub use outcome::{AttemptId, BatchId, BatchResult, Counters, Digest, TableVersion, WriterId};
 pub use source::SourceBatch;
 pub use spec::TableSpec;
 

@@ -85,7 +85,9 @@ impl Digest {
     /// The digest that these 64 hex digits write.
     #[must_use]
     pub fn from_hex(text: &str) -> Option<Self> {
-        blake3::Hash::from_hex(text).ok().map(|hash| Self(*hash.as_bytes()))
+        blake3::Hash::from_hex(text)
+            .ok()
+            .map(|hash| Self(*hash.as_bytes()))
     }
 }
 

@@ -36,13 +36,21 @@ impl SequenceEncoder {
     /// # Errors
     /// `INVALID_SPEC` when the type has no order (R-S1).
     pub fn new(data_type: &DataType) -> Result<Self> {
-        let refused = || Error::new(Code::InvalidSpec, format!("sequence type {data_type} has no order"));
+        let refused = || {
+            Error::new(
+                Code::InvalidSpec,
+                format!("sequence type {data_type} has no order"),
+            )
+        };
         if !types::is_orderable(data_type) {
             return Err(refused());
         }
         let converter = RowConverter::new(vec![SortField::new(data_type.clone())])
             .map_err(|e| refused().with_source(e))?;
-        Ok(Self { converter, data_type: data_type.clone() })
+        Ok(Self {
+            converter,
+            data_type: data_type.clone(),
+        })
     }
 
     /// The sequence's type.
@@ -70,7 +78,9 @@ impl SequenceEncoder {
             .converter
             .convert_rows(rows)
             .map_err(|e| Error::internal("sequence bytes of another type").with_source(e))?;
-        columns.pop().ok_or_else(|| Error::internal("sequence without a column"))
+        columns
+            .pop()
+            .ok_or_else(|| Error::internal("sequence without a column"))
     }
 
     /// Decodes owned bytes; NULL where there are none.
@@ -144,7 +154,13 @@ mod tests {
     #[test]
     fn floats_order_by_value_with_nan_on_top() {
         let encoder = SequenceEncoder::new(&DataType::Float64).unwrap();
-        let column: ArrayRef = Arc::new(Float64Array::from(vec![-0.0, 0.0, -f64::NAN, f64::NAN, f64::INFINITY]));
+        let column: ArrayRef = Arc::new(Float64Array::from(vec![
+            -0.0,
+            0.0,
+            -f64::NAN,
+            f64::NAN,
+            f64::INFINITY,
+        ]));
         let rows = encoder.encode(&column).unwrap();
         assert_eq!(rows.row(0), rows.row(1));
         assert_eq!(rows.row(2), rows.row(3));
@@ -153,7 +169,10 @@ mod tests {
 
     #[test]
     fn a_null_member_sorts_first() {
-        let fields = vec![Field::new("ts", DataType::Utf8, true), Field::new("n", DataType::Int64, true)];
+        let fields = vec![
+            Field::new("ts", DataType::Utf8, true),
+            Field::new("n", DataType::Int64, true),
+        ];
         let data_type = DataType::Struct(fields.clone().into());
         let column: ArrayRef = Arc::new(StructArray::new(
             fields.into(),

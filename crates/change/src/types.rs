@@ -28,7 +28,11 @@ pub fn parse_type(text: &str) -> Result<DataType> {
     let mut parser = Parser { rest: text, text };
     let parsed = parser.parse(0)?;
     parser.skip_space();
-    if parser.rest.is_empty() { Ok(parsed) } else { Err(parser.invalid("text after the type")) }
+    if parser.rest.is_empty() {
+        Ok(parsed)
+    } else {
+        Err(parser.invalid("text after the type"))
+    }
 }
 
 /// The name of an Arrow type, as specs write it; the inverse of [`parse_type`].
@@ -63,7 +67,11 @@ pub fn type_name(data_type: &DataType) -> Result<String> {
         DataType::Struct(fields) => {
             let mut members = Vec::with_capacity(fields.len());
             for field in fields {
-                members.push(format!("{}:{}", field.name(), type_name(field.data_type())?));
+                members.push(format!(
+                    "{}:{}",
+                    field.name(),
+                    type_name(field.data_type())?
+                ));
             }
             format!("struct<{}>", members.join(","))
         }
@@ -80,8 +88,14 @@ pub fn list_of(item: DataType) -> DataType {
 /// A map type with nullable values, in the form that every Tidegate array has.
 #[must_use]
 pub fn map_of(key: DataType, value: DataType) -> DataType {
-    let pair = Fields::from(vec![Field::new("key", key, false), Field::new("value", value, true)]);
-    DataType::Map(Arc::new(Field::new("key_value", DataType::Struct(pair), false)), false)
+    let pair = Fields::from(vec![
+        Field::new("key", key, false),
+        Field::new("value", value, true),
+    ]);
+    DataType::Map(
+        Arc::new(Field::new("key_value", DataType::Struct(pair), false)),
+        false,
+    )
 }
 
 /// Whether values of `from` are values of `to` without loss (R-E2: widening).
@@ -113,7 +127,10 @@ pub fn is_orderable(data_type: &DataType) -> bool {
 }
 
 fn no_delta_type(data_type: &DataType) -> Error {
-    Error::new(Code::Unsupported, format!("arrow type {data_type} has no Delta type"))
+    Error::new(
+        Code::Unsupported,
+        format!("arrow type {data_type} has no Delta type"),
+    )
 }
 
 struct Parser<'a> {
@@ -167,14 +184,21 @@ impl Parser<'_> {
         }
         self.expect('(')?;
         let precision = self.word();
-        let scale = if self.take(',') { self.word() } else { "0".into() };
+        let scale = if self.take(',') {
+            self.word()
+        } else {
+            "0".into()
+        };
         self.expect(')')?;
         let (Ok(precision), Ok(scale)) = (precision.parse::<u16>(), scale.parse::<u16>()) else {
             return Err(self.invalid("decimal needs (precision, scale)"));
         };
         if precision > u16::from(DECIMAL_DIGITS_MAX) {
-            let hint = "Delta decimals hold 38 digits; declare the column as string to keep all digits";
-            return Err(self.invalid("decimal of more than 38 digits").with_hint(hint));
+            let hint =
+                "Delta decimals hold 38 digits; declare the column as string to keep all digits";
+            return Err(self
+                .invalid("decimal of more than 38 digits")
+                .with_hint(hint));
         }
         match (u8::try_from(precision), i8::try_from(scale)) {
             (Ok(p), Ok(s)) if p >= 1 && scale <= precision => Ok(DataType::Decimal128(p, s)),
@@ -227,7 +251,11 @@ impl Parser<'_> {
     }
 
     fn expect(&mut self, c: char) -> Result<()> {
-        if self.take(c) { Ok(()) } else { Err(self.invalid(&format!("expected {c:?}"))) }
+        if self.take(c) {
+            Ok(())
+        } else {
+            Err(self.invalid(&format!("expected {c:?}")))
+        }
     }
 
     fn skip_space(&mut self) {
@@ -246,9 +274,22 @@ mod tests {
     #[test]
     fn names_survive_a_round_trip() {
         for name in [
-            "string", "long", "integer", "short", "byte", "double", "float", "boolean", "date",
-            "timestamp", "timestamp_ntz", "binary", "decimal(38,10)", "array<array<long>>",
-            "map<string,decimal(5,0)>", "struct<a:long,b c:struct<d:string>>",
+            "string",
+            "long",
+            "integer",
+            "short",
+            "byte",
+            "double",
+            "float",
+            "boolean",
+            "date",
+            "timestamp",
+            "timestamp_ntz",
+            "binary",
+            "decimal(38,10)",
+            "array<array<long>>",
+            "map<string,decimal(5,0)>",
+            "struct<a:long,b c:struct<d:string>>",
         ] {
             assert_eq!(type_name(&parse_type(name).unwrap()).unwrap(), name);
         }

@@ -7,8 +7,8 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use object_store::ObjectStore;
 use object_store::path::Path;
-use tidegate_change::mutants::{Mutant, is_on};
 use tidegate_change::key::IndexHash;
+use tidegate_change::mutants::{Mutant, is_on};
 use tidegate_change::{Error, Result};
 
 use crate::entry::{
@@ -97,8 +97,14 @@ impl Index {
         let mut answer = Answer::new(hashes.len(), presence);
         for position in 0..self.runs.len() {
             let newest = self.runs.len() - 1 - position;
-            let position = if is_on(Mutant::OldestRunWins) { position } else { newest };
-            let Some(slot) = self.runs.get(position) else { continue };
+            let position = if is_on(Mutant::OldestRunWins) {
+                position
+            } else {
+                newest
+            };
+            let Some(slot) = self.runs.get(position) else {
+                continue;
+            };
             if !slot.may_know(&probes) {
                 continue;
             }

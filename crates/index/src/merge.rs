@@ -194,7 +194,11 @@ impl Merger {
 
     fn resolve(&self, older: Merged, newer: Merged) -> Result<Merged> {
         if self.rule == Rule::Newest {
-            return Ok(if is_on(Mutant::MergeKeepsOldest) { older } else { newer });
+            return Ok(if is_on(Mutant::MergeKeepsOldest) {
+                older
+            } else {
+                newer
+            });
         }
         let (Some(old), Some(new)) = (self.file(&older), self.file(&newer)) else {
             return Err(Error::internal(

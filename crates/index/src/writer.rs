@@ -263,7 +263,7 @@ impl Sink {
                 && let Err(failed) = upload.complete().await
             {
                 abandon(upload).await;
-            return Err(error::storage(&self.path, failed));
+                return Err(error::storage(&self.path, failed));
             }
         }
         Ok(Some(RunDescriptor::new(

@@ -10,7 +10,9 @@ use tidegate_change::{Error, Result, TableVersion};
 use tidegate_cluster::catalog::Catalog;
 use tidegate_cluster::metadata::NodeId;
 use tidegate_cluster::metadata::single::{SingleMember, SingleMemberOptions};
-use tidegate_cluster::{LocalWorkers, Consensus, Coordinator, CoordinatorOptions, CoordinatorParts, Workers};
+use tidegate_cluster::{
+    Consensus, Coordinator, CoordinatorOptions, CoordinatorParts, LocalWorkers, Workers,
+};
 use tidegate_delta::store::StepHook;
 use tidegate_expression::check_conditions;
 

@@ -20,15 +20,23 @@ struct Arguments {
 }
 
 fn arguments() -> Result<Arguments, String> {
-    let mut arguments =
-        Arguments { path: Path::Merge, from: 0, count: 100_000, failures: 1, file: None };
+    let mut arguments = Arguments {
+        path: Path::Merge,
+        from: 0,
+        count: 100_000,
+        failures: 1,
+        file: None,
+    };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
-        let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
+        let value = words
+            .next()
+            .ok_or_else(|| format!("{word} needs a value"))?;
         let number = || value.parse::<u64>().map_err(|e| format!("{word}: {e}"));
         match word.as_str() {
             "--path" => {
-                arguments.path = Path::from_name(&value).ok_or_else(|| format!("no path {value}"))?;
+                arguments.path =
+                    Path::from_name(&value).ok_or_else(|| format!("no path {value}"))?;
             }
             "--from" => arguments.from = number()?,
             "--count" => arguments.count = number()?,

@@ -14,22 +14,34 @@ impl Dice {
     /// Dice that always fall the same way.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self { state: AtomicU64::new(seed ^ 0x5851_F42D_4C95_7F2D) }
+        Self {
+            state: AtomicU64::new(seed ^ 0x5851_F42D_4C95_7F2D),
+        }
     }
 
     /// 64 random bits.
     pub fn roll(&self) -> u64 {
         let gamma = 0x9E37_79B9_7F4A_7C15;
-        let mut z = self.state.fetch_add(gamma, Ordering::Relaxed).wrapping_add(gamma);
+        let mut z = self
+            .state
+            .fetch_add(gamma, Ordering::Relaxed)
+            .wrapping_add(gamma);
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
     }
 
     /// A number below `end`; 0 when `end` is 0.
-    #[expect(clippy::cast_possible_truncation, reason = "the remainder is below a usize")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the remainder is below a usize"
+    )]
     pub fn below(&self, end: usize) -> usize {
-        if end == 0 { 0 } else { (self.roll() % end as u64) as usize }
+        if end == 0 {
+            0
+        } else {
+            (self.roll() % end as u64) as usize
+        }
     }
 
     /// A number of `start..=end`.
@@ -49,7 +61,11 @@ impl Dice {
 
     /// Some of the choices, in their order.
     pub fn some_of<T: Clone>(&self, choices: &[T], chance: usize) -> Vec<T> {
-        choices.iter().filter(|_| self.percent(chance)).cloned().collect()
+        choices
+            .iter()
+            .filter(|_| self.percent(chance))
+            .cloned()
+            .collect()
     }
 
     /// Puts items into random order.

@@ -42,13 +42,19 @@ impl FaultHook {
     /// A hook that brings a fault about.
     #[must_use]
     pub fn with(fault: Fault) -> Self {
-        Self { fault: Some(fault), steps: Mutex::default() }
+        Self {
+            fault: Some(fault),
+            steps: Mutex::default(),
+        }
     }
 
     /// The steps seen so far: what each did, and to which file.
     #[must_use]
     pub fn steps(&self) -> Vec<(StepKind, String)> {
-        self.steps.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.steps
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
@@ -69,9 +75,9 @@ impl StepHook for FaultHook {
 
     fn after(&self, step: &Step<'_>) -> io::Result<()> {
         let steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = steps.iter().rposition(|(kind, path)| {
-            *kind == step.kind && *path == step.path.to_string_lossy()
-        });
+        let last = steps
+            .iter()
+            .rposition(|(kind, path)| *kind == step.kind && *path == step.path.to_string_lossy());
         match self.fault {
             Some(Fault::Kill(at, Side::After)) if Some(at) == last => kill_this_process(),
             _ => Ok(()),
@@ -81,7 +87,9 @@ impl StepHook for FaultHook {
 
 /// Ends the process as `kill -9` does: no destructor runs and no buffer is flushed.
 fn kill_this_process() -> ! {
-    let killed = Command::new("kill").args(["-9", &std::process::id().to_string()]).status();
+    let killed = Command::new("kill")
+        .args(["-9", &std::process::id().to_string()])
+        .status();
     drop(killed);
     std::process::abort()
 }

@@ -7,7 +7,6 @@
 //! - [`faults`]: crashes and disk failures at every durable step;
 //! - [`value`]: the model's values; [`dice`]: seeded randomness.
 
-
 pub mod dice;
 pub mod drivers;
 pub mod faults;

@@ -39,7 +39,9 @@ impl Path {
     /// The path of that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Merge, Self::Embedded].into_iter().find(|path| path.as_str() == name)
+        [Self::Merge, Self::Embedded]
+            .into_iter()
+            .find(|path| path.as_str() == name)
     }
 
     fn driver(self, history: &Scenario) -> Result<Box<dyn Driver>, String> {
@@ -55,7 +57,9 @@ impl Path {
 /// # Errors
 /// The first difference between model and product, a panic included.
 pub fn run(path: Path, history: &Scenario) -> Result<(), String> {
-    let checked = catch_unwind(AssertUnwindSafe(|| check(history, &mut *path.driver(history)?)));
+    let checked = catch_unwind(AssertUnwindSafe(|| {
+        check(history, &mut *path.driver(history)?)
+    }));
     checked.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
@@ -80,16 +84,26 @@ pub struct Failure {
 /// The shrunk failure.
 pub fn run_seed(path: Path, seed: u64) -> Result<(), Box<Failure>> {
     let history = random_history(seed);
-    let Err(difference) = run(path, &history) else { return Ok(()) };
-    let history = shrink(&history, SHRINK_TRIES, |history| run(path, history).is_err());
+    let Err(difference) = run(path, &history) else {
+        return Ok(());
+    };
+    let history = shrink(&history, SHRINK_TRIES, |history| {
+        run(path, history).is_err()
+    });
     let difference = run(path, &history).err().unwrap_or(difference);
-    Err(Box::new(Failure { seed, history, difference }))
+    Err(Box::new(Failure {
+        seed,
+        history,
+        difference,
+    }))
 }
 
 /// The first of some seeds on which model and product differ, and what differs; nothing is shrunk.
 #[must_use]
 pub fn first_difference(path: Path, seeds: Range<u64>) -> Option<(u64, String)> {
-    seeds.into_iter().find_map(|seed| Some((seed, run(path, &random_history(seed)).err()?)))
+    seeds
+        .into_iter()
+        .find_map(|seed| Some((seed, run(path, &random_history(seed)).err()?)))
 }
 
 /// Runs many seeds on all cores and stops after some failures, which come in the order of their seeds.

@@ -55,7 +55,10 @@ fn one() -> usize {
     1
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
 fn is_one(files: &usize) -> bool {
     *files == 1
 }
@@ -74,7 +77,10 @@ pub enum FileFormat {
 }
 
 impl FileFormat {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde calls it with a reference"
+    )]
     fn is_default(&self) -> bool {
         *self == Self::Jsonl
     }
@@ -217,7 +223,9 @@ impl ScenarioSpec {
         match &self.absent_fields {
             Some(policy) => policy == "keep",
             None => batches.iter().flat_map(|batch| &batch.events).any(|event| {
-                self.source_columns.iter().any(|column| !event.contains_key(column))
+                self.source_columns
+                    .iter()
+                    .any(|column| !event.contains_key(column))
             }),
         }
     }
@@ -273,13 +281,34 @@ impl Scenario {
         };
         set("sequence_by", spec.sequence_by.as_ref().map(|by| json!(by)));
         set("column_list", spec.columns.as_ref().map(|list| json!(list)));
-        set("except_column_list", spec.except.as_ref().map(|list| json!(list)));
-        set("apply_as_deletes", spec.delete_when.as_ref().map(|when| json!(when.to_sql())));
-        set("apply_as_truncates", spec.truncate_when.as_ref().map(|when| json!(when.to_sql())));
-        set("columns_to_update", spec.columns_to_update.as_ref().map(|column| json!(column)));
-        set("tombstone_retention", spec.tombstone_retention_s.map(|s| json!(format!("{s}s"))));
+        set(
+            "except_column_list",
+            spec.except.as_ref().map(|list| json!(list)),
+        );
+        set(
+            "apply_as_deletes",
+            spec.delete_when.as_ref().map(|when| json!(when.to_sql())),
+        );
+        set(
+            "apply_as_truncates",
+            spec.truncate_when.as_ref().map(|when| json!(when.to_sql())),
+        );
+        set(
+            "columns_to_update",
+            spec.columns_to_update.as_ref().map(|column| json!(column)),
+        );
+        set(
+            "tombstone_retention",
+            spec.tombstone_retention_s.map(|s| json!(format!("{s}s"))),
+        );
         let late = spec.late_after_gc.as_deref();
-        let late = late.map(|policy| if policy == "apply" { "apply" } else { "quarantine" });
+        let late = late.map(|policy| {
+            if policy == "apply" {
+                "apply"
+            } else {
+                "quarantine"
+            }
+        });
         set("late_after_retention", late.map(|policy| json!(policy)));
         set("buckets", spec.buckets.map(|count| json!(count)));
         let keep = spec.keeps_absent_fields(&self.batches);

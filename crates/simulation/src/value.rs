@@ -120,7 +120,10 @@ pub fn from_json(data_type: &DataType, json: &Json) -> Option<Value> {
             Value::Integer(decimal(&text_or_number(json)?, *precision, *scale)?)
         }
         (DataType::List(item), Json::Array(items)) => Value::List(
-            items.iter().map(|i| from_json(item.data_type(), i)).collect::<Option<_>>()?,
+            items
+                .iter()
+                .map(|i| from_json(item.data_type(), i))
+                .collect::<Option<_>>()?,
         ),
         (DataType::Struct(fields), Json::Object(members)) => Value::Struct(
             fields
@@ -191,9 +194,16 @@ fn float(data_type: &DataType, json: &Json) -> Option<f64> {
         Json::Number(number) => number.to_string().parse().ok()?,
         _ => return None,
     };
-    #[expect(clippy::cast_possible_truncation, reason = "a float column holds single precision")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a float column holds single precision"
+    )]
     let narrow = f64::from(wide as f32);
-    Some(if *data_type == DataType::Float32 { narrow } else { wide })
+    Some(if *data_type == DataType::Float32 {
+        narrow
+    } else {
+        wide
+    })
 }
 
 fn print_float(value: f64) -> Json {
@@ -229,8 +239,12 @@ fn timestamp(text: &str) -> Option<i64> {
 }
 
 fn print_timestamp(micros: i128, zoned: bool) -> String {
-    let time = i64::try_from(micros).ok().and_then(DateTime::from_timestamp_micros);
-    let text = time.map_or_else(String::new, |t| t.format("%Y-%m-%dT%H:%M:%S%.6f").to_string());
+    let time = i64::try_from(micros)
+        .ok()
+        .and_then(DateTime::from_timestamp_micros);
+    let text = time.map_or_else(String::new, |t| {
+        t.format("%Y-%m-%dT%H:%M:%S%.6f").to_string()
+    });
     if zoned { text + "Z" } else { text }
 }
 
@@ -255,7 +269,11 @@ fn print_decimal(unscaled: i128, scale: i8) -> String {
     let digits = format!("{:0>width$}", unscaled.unsigned_abs(), width = scale + 1);
     let (whole, fraction) = digits.split_at(digits.len() - scale);
     let sign = if unscaled < 0 { "-" } else { "" };
-    if scale == 0 { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") }
+    if scale == 0 {
+        format!("{sign}{whole}")
+    } else {
+        format!("{sign}{whole}.{fraction}")
+    }
 }
 
 #[cfg(test)]
@@ -271,7 +289,9 @@ mod tests {
         assert!(text("a") < text("a "));
         assert!(text("Z") < text("a"));
         assert!(text("\u{ffff}") < text("\u{10000}"));
-        assert!(Value::Struct(vec![Value::Null, text("b")]) < Value::Struct(vec![text(""), text("a")]));
+        assert!(
+            Value::Struct(vec![Value::Null, text("b")]) < Value::Struct(vec![text(""), text("a")])
+        );
         assert!(Value::List(vec![text("a")]) < Value::List(vec![text("a"), Value::Null]));
     }
 
@@ -286,7 +306,10 @@ mod tests {
             ("date", "\"1969-12-31\""),
             ("timestamp", "\"2026-05-01T10:00:00.000001Z\""),
             ("timestamp_ntz", "\"0001-01-01T00:00:00.000000\""),
-            ("struct<a:long,b:array<string>>", "{\"a\":null,\"b\":[\"x\",null]}"),
+            (
+                "struct<a:long,b:array<string>>",
+                "{\"a\":null,\"b\":[\"x\",null]}",
+            ),
             ("binary", "\"AAEC\""),
         ] {
             let data_type = tidegate_change::types::parse_type(name).unwrap();

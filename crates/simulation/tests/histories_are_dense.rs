@@ -18,7 +18,11 @@ fn every_spec_is_accepted_by_the_product_and_the_model() {
     for seed in 0..2_000 {
         let history = random_history(seed);
         if let Err(error) = history.table_spec("t") {
-            panic!("seed {seed}: {error} ({:?})\n{:#}", error.hint(), history.table_spec_json("t"));
+            panic!(
+                "seed {seed}: {error} ({:?})\n{:#}",
+                error.hint(),
+                history.table_spec_json("t")
+            );
         }
         Oracle::new(&history).unwrap();
     }
@@ -35,29 +39,53 @@ fn histories_reach_every_kind_of_outcome() {
             match oracle.apply(batch) {
                 Err(_) => refused += 1,
                 Ok(outcome) => {
-                    assert!(oracle.unsettled().is_empty(), "seed {seed}: {:?}", oracle.unsettled());
-                    outcome.feed.iter().for_each(|(kind, _)| changes[*kind as usize] += 1);
+                    assert!(
+                        oracle.unsettled().is_empty(),
+                        "seed {seed}: {:?}",
+                        oracle.unsettled()
+                    );
+                    outcome
+                        .feed
+                        .iter()
+                        .for_each(|(kind, _)| changes[*kind as usize] += 1);
                     rejects += outcome.rejects.len();
-                    late += outcome.rejects.iter().filter(|r| r.starts_with("LATE")).count();
+                    late += outcome
+                        .rejects
+                        .iter()
+                        .filter(|r| r.starts_with("LATE"))
+                        .count();
                     silent += usize::from(outcome.feed.is_empty() && outcome.events > 0);
                 }
             }
         }
     }
-    let kinds = [ChangeType::Insert, ChangeType::Preimage, ChangeType::Postimage, ChangeType::Delete];
+    let kinds = [
+        ChangeType::Insert,
+        ChangeType::Preimage,
+        ChangeType::Postimage,
+        ChangeType::Delete,
+    ];
     for kind in kinds {
         assert!(changes[kind as usize] > 300, "{kind:?}: {changes:?}");
     }
-    assert!(refused > 100 && rejects > 500 && silent > 300 && late > 20,
-        "refused {refused}, rejects {rejects}, silent {silent}, late {late}");
+    assert!(
+        refused > 100 && rejects > 500 && silent > 300 && late > 20,
+        "refused {refused}, rejects {rejects}, silent {silent}, late {late}"
+    );
 }
 
 #[test]
 fn shrinking_keeps_what_fails_and_little_else() {
     let has_delete = |scenario: &Scenario| {
-        scenario.batches.iter().flat_map(|batch| &batch.events).any(|event| event.get("op").is_some_and(|op| op == "D"))
+        scenario
+            .batches
+            .iter()
+            .flat_map(|batch| &batch.events)
+            .any(|event| event.get("op").is_some_and(|op| op == "D"))
     };
-    let seed = (0..).find(|seed| has_delete(&random_history(*seed))).unwrap();
+    let seed = (0..)
+        .find(|seed| has_delete(&random_history(*seed)))
+        .unwrap();
     let small = shrink(&random_history(seed), 10_000, has_delete);
     let events: usize = small.batches.iter().map(|batch| batch.events.len()).sum();
     assert_eq!((small.batches.len(), events), (1, 1));

@@ -26,5 +26,8 @@ fn every_deliberate_bug_is_found() {
             None => missed.push(mutant),
         }
     }
-    assert!(missed.is_empty(), "not found in {HISTORIES} histories: {missed:?}");
+    assert!(
+        missed.is_empty(),
+        "not found in {HISTORIES} histories: {missed:?}"
+    );
 }

@@ -1,6 +1,8 @@
 //! The model itself is validated first: rows, feed, errors and rejects of every scenario case with
 //! SCD 0 or 1 must come out, and `order_free` cases also shuffled, split anew and duplicated.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking")]
+
 use std::path::Path;
 
 use tidegate_simulation::oracle::{Change, ChangeType, Outcome, Row};
@@ -24,7 +26,10 @@ fn cases() -> Vec<Scenario> {
 }
 
 fn bag(oracle: &Oracle, rows: &[JsonRow]) -> Vec<Row> {
-    let mut rows: Vec<Row> = rows.iter().map(|row| oracle.row_from_json(row).unwrap()).collect();
+    let mut rows: Vec<Row> = rows
+        .iter()
+        .map(|row| oracle.row_from_json(row).unwrap())
+        .collect();
     rows.sort();
     rows
 }
@@ -35,13 +40,20 @@ fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
 }
 
 fn changes(oracle: &Oracle, rows: &[JsonRow]) -> Vec<Change> {
-    let kinds =
-        [ChangeType::Insert, ChangeType::Preimage, ChangeType::Postimage, ChangeType::Delete];
+    let kinds = [
+        ChangeType::Insert,
+        ChangeType::Preimage,
+        ChangeType::Postimage,
+        ChangeType::Delete,
+    ];
     let mut changes: Vec<Change> = rows
         .iter()
         .map(|row| {
             let name = row["_change_type"].as_str().unwrap();
-            let kind = kinds.into_iter().find(|kind| kind.as_str() == name).unwrap();
+            let kind = kinds
+                .into_iter()
+                .find(|kind| kind.as_str() == name)
+                .unwrap();
             (kind, oracle.row_from_json(row).unwrap())
         })
         .collect();
@@ -56,7 +68,11 @@ fn check(case: &Scenario, expect: &Expect) {
         Ok(oracle) => oracle,
         Err(code) => {
             let error = error.unwrap_or_else(|| panic!("{id}: refused with {code}"));
-            assert_eq!((error.batch, error.code.as_str()), (None, code.as_str()), "{id}");
+            assert_eq!(
+                (error.batch, error.code.as_str()),
+                (None, code.as_str()),
+                "{id}"
+            );
             return;
         }
     };
@@ -67,16 +83,27 @@ fn check(case: &Scenario, expect: &Expect) {
             Err(refusal) => {
                 let error = error.unwrap_or_else(|| panic!("{id}: batch {i} refused"));
                 assert_eq!(error.batch, Some(i), "{id}");
-                assert!(refusal.0.iter().any(|code| code.as_str() == error.code), "{id}");
+                assert!(
+                    refusal.0.iter().any(|code| code.as_str() == error.code),
+                    "{id}"
+                );
                 break;
             }
         };
         if let Some(cdf) = &expect.cdf {
-            assert_eq!(outcome.feed, changes(&oracle, &cdf[i]), "{id}: feed of batch {i}");
+            assert_eq!(
+                outcome.feed,
+                changes(&oracle, &cdf[i]),
+                "{id}: feed of batch {i}"
+            );
         }
         rejects.extend(outcome.rejects);
     }
-    assert_eq!(sorted(oracle.rows()), bag(&oracle, &expect.rows), "{id}: rows");
+    assert_eq!(
+        sorted(oracle.rows()),
+        bag(&oracle, &expect.rows),
+        "{id}: rows"
+    );
     if let Some(expected) = &expect.rejects {
         assert_eq!(&rejects, expected, "{id}: rejects");
     }
@@ -97,17 +124,26 @@ fn order_batching_and_duplication_of_free_cases_do_not_matter() {
         let expected = case.expect.as_ref().unwrap();
         for seed in 0..20 {
             let dice = Dice::new(seed);
-            let mut events: Vec<JsonRow> =
-                case.batches.iter().flat_map(|batch| batch.events.clone()).collect();
+            let mut events: Vec<JsonRow> = case
+                .batches
+                .iter()
+                .flat_map(|batch| batch.events.clone())
+                .collect();
             events.extend(dice.some_of(&events.clone(), 30));
             dice.shuffle(&mut events);
             let mut shuffled = case.clone();
-            shuffled.spec.absent_fields =
-                case.spec.keeps_absent_fields(&case.batches).then(|| "keep".to_owned());
+            shuffled.spec.absent_fields = case
+                .spec
+                .keeps_absent_fields(&case.batches)
+                .then(|| "keep".to_owned());
             shuffled.batches.clear();
             while !events.is_empty() {
                 let rest = events.split_off(dice.between(1, events.len()));
-                shuffled.batches.push(Batch { events, files: 1, ..Batch::default() });
+                shuffled.batches.push(Batch {
+                    events,
+                    files: 1,
+                    ..Batch::default()
+                });
                 events = rest;
             }
             let mut oracle = Oracle::new(&shuffled).unwrap();
@@ -115,7 +151,11 @@ fn order_batching_and_duplication_of_free_cases_do_not_matter() {
                 oracle.apply(batch).unwrap();
             }
             let id = &case.id;
-            assert_eq!(sorted(oracle.rows()), bag(&oracle, &expected.rows), "{id} seed {seed}");
+            assert_eq!(
+                sorted(oracle.rows()),
+                bag(&oracle, &expected.rows),
+                "{id} seed {seed}"
+            );
         }
     }
 }

@@ -7,7 +7,10 @@ const HISTORIES: u64 = 2_000;
 
 fn agrees(path: Path) {
     let failures = run_seeds(path, 0..HISTORIES, 3);
-    let reports: Vec<String> = failures.iter().map(|failure| failure.report(path)).collect();
+    let reports: Vec<String> = failures
+        .iter()
+        .map(|failure| failure.report(path))
+        .collect();
     assert!(failures.is_empty(), "{}", reports.join("\n"));
 }
 

@@ -11,7 +11,9 @@ use tidegate_tests::capture::PG_DEFAULT;
 use tidegate_tests::harness::{EventFile, Harness};
 
 fn main() -> Result<()> {
-    let directory = std::env::args_os().nth(1).context("make-tables DIRECTORY")?;
+    let directory = std::env::args_os()
+        .nth(1)
+        .context("make-tables DIRECTORY")?;
     let tidegate = Binary::at(Path::new(&directory))?;
     let lines = PG_DEFAULT.lines()?;
     for table in PG_DEFAULT.tables()? {
@@ -48,7 +50,9 @@ fn make_accounts(tidegate: &dyn Harness, name: &str, fields: &Value) -> Result<(
         "change_data_feed": true,
     });
     let wanted = fields.as_object().context("fields are an object")?.clone();
-    spec.as_object_mut().context("a spec is an object")?.extend(wanted);
+    spec.as_object_mut()
+        .context("a spec is an object")?
+        .extend(wanted);
     tidegate.create(&spec.to_string())?;
     let upsert = |id: u64, seq: u64, owner: u64| {
         let balance = format!("{id}.{:02}", seq % 100);
@@ -56,9 +60,16 @@ fn make_accounts(tidegate: &dyn Harness, name: &str, fields: &Value) -> Result<(
     };
     let delete = |id: u64, seq: u64| json!({"id": id, "op": "D", "seq": seq});
     let first: Vec<Value> = (0..2_000).map(|id| upsert(id, 1, id % 3)).collect();
-    let second = (100..400).map(|id| upsert(id, 2, (id + 1) % 3)).chain((400..500).map(|id| delete(id, 2)));
-    let third = (2_000..2_500).map(|id| upsert(id, 3, id % 4)).chain((450..460).map(|id| upsert(id, 3, 0)));
-    for (number, events) in [first, second.collect(), third.collect()].iter().enumerate() {
+    let second = (100..400)
+        .map(|id| upsert(id, 2, (id + 1) % 3))
+        .chain((400..500).map(|id| delete(id, 2)));
+    let third = (2_000..2_500)
+        .map(|id| upsert(id, 3, id % 4))
+        .chain((450..460).map(|id| upsert(id, 3, 0)));
+    for (number, events) in [first, second.collect(), third.collect()]
+        .iter()
+        .enumerate()
+    {
         let lines: Vec<String> = events.iter().map(Value::to_string).collect();
         let file = EventFile::json_lines("events.jsonl", lines.iter().map(String::as_str));
         tidegate.apply(name, &format!("batch-{number}"), &[file])?;

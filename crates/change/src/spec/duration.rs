@@ -27,8 +27,14 @@ impl Retention {
     }
 }
 
-const UNITS: [(&str, i64); 6] =
-    [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000), ("w", 604_800_000)];
+const UNITS: [(&str, i64); 6] = [
+    ("ms", 1),
+    ("s", 1_000),
+    ("m", 60_000),
+    ("h", 3_600_000),
+    ("d", 86_400_000),
+    ("w", 604_800_000),
+];
 
 /// Milliseconds of a duration such as `90s` or `7d`; None when it is not one.
 #[must_use]
@@ -64,6 +70,8 @@ impl<'de> Deserialize<'de> for Retention {
         }
         parse_duration_ms(&text)
             .map(|ms| Self::For { ms })
-            .ok_or_else(|| D::Error::custom("a duration is forever or a number with ms, s, m, h, d or w"))
+            .ok_or_else(|| {
+                D::Error::custom("a duration is forever or a number with ms, s, m, h, d or w")
+            })
     }
 }

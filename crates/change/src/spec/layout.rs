@@ -36,15 +36,44 @@ struct StoredColumn {
 
 impl From<StoredColumn> for ResolvedColumn {
     fn from(stored: StoredColumn) -> Self {
-        let StoredColumn { name, type_name, default, encoding, scale, since } = stored;
-        Self { column: ColumnSpec { name, type_name, default, encoding, scale }, since }
+        let StoredColumn {
+            name,
+            type_name,
+            default,
+            encoding,
+            scale,
+            since,
+        } = stored;
+        Self {
+            column: ColumnSpec {
+                name,
+                type_name,
+                default,
+                encoding,
+                scale,
+            },
+            since,
+        }
     }
 }
 
 impl From<ResolvedColumn> for StoredColumn {
     fn from(resolved: ResolvedColumn) -> Self {
-        let ColumnSpec { name, type_name, default, encoding, scale } = resolved.column;
-        Self { name, type_name, default, encoding, scale, since: resolved.since }
+        let ColumnSpec {
+            name,
+            type_name,
+            default,
+            encoding,
+            scale,
+        } = resolved.column;
+        Self {
+            name,
+            type_name,
+            default,
+            encoding,
+            scale,
+            since: resolved.since,
+        }
     }
 }
 
@@ -130,9 +159,17 @@ impl ResolvedSpec {
             .schema
             .iter()
             .flatten()
-            .map(|column| ResolvedColumn { column: column.clone(), since: 0 })
+            .map(|column| ResolvedColumn {
+                column: column.clone(),
+                since: 0,
+            })
             .collect();
-        Self { spec, columns, sequence_type: None, schema_number: 0 }
+        Self {
+            spec,
+            columns,
+            sequence_type: None,
+            schema_number: 0,
+        }
     }
 
     /// The layout for these columns.
@@ -140,15 +177,21 @@ impl ResolvedSpec {
     /// # Errors
     /// `UNKNOWN_COLUMN` or `INVALID_SPEC` where the spec names what the columns lack.
     pub fn layout(&self) -> Result<TableLayout> {
-        let source_types =
-            self.columns.iter().map(|c| c.column.data_type()).collect::<Result<Vec<_>>>()?;
+        let source_types = self
+            .columns
+            .iter()
+            .map(|c| c.column.data_type())
+            .collect::<Result<Vec<_>>>()?;
         let columns = self.stored_columns(&source_types);
         let keys = self
             .spec
             .keys
             .iter()
             .map(|key| {
-                columns.iter().position(|c| c.name == *key).ok_or_else(|| self.lacks(key))
+                columns
+                    .iter()
+                    .position(|c| c.name == *key)
+                    .ok_or_else(|| self.lacks(key))
             })
             .collect::<Result<Vec<_>>>()?;
         let sequence_by = self.sequence_source();
@@ -181,9 +224,17 @@ impl ResolvedSpec {
                 let name = resolved.column.name.clone();
                 let role = match spec.keys.iter().position(|key| *key == name) {
                     Some(position) => ColumnRole::Key(position),
-                    None => ColumnRole::Payload { ignore_null: spec.ignore_null_updates.covers(&name) },
+                    None => ColumnRole::Payload {
+                        ignore_null: spec.ignore_null_updates.covers(&name),
+                    },
                 };
-                TableColumn { name, data_type: data_type.clone(), role, source, since: resolved.since }
+                TableColumn {
+                    name,
+                    data_type: data_type.clone(),
+                    role,
+                    source,
+                    since: resolved.since,
+                }
             })
             .collect()
     }
@@ -210,7 +261,9 @@ impl ResolvedSpec {
                 return Ok(pseudo);
             }
             let position = self.columns.iter().position(|c| c.column.name == *name);
-            position.and_then(|p| source_types.get(p).cloned()).ok_or_else(|| self.lacks(name))
+            position
+                .and_then(|p| source_types.get(p).cloned())
+                .ok_or_else(|| self.lacks(name))
         };
         Ok(match by {
             SequenceSource::Column(name) => Some(member(name)?),
@@ -228,7 +281,10 @@ impl ResolvedSpec {
     }
 
     fn lacks(&self, name: &str) -> Error {
-        let message = format!("table {}: column {name} is not in the source schema", self.spec.name);
+        let message = format!(
+            "table {}: column {name} is not in the source schema",
+            self.spec.name
+        );
         Error::new(Code::UnknownColumn, message)
     }
 }
@@ -247,8 +303,11 @@ impl TableLayout {
     /// Arrow schema of the visible table, with the columns of soft delete.
     #[must_use]
     pub fn table_schema(&self) -> SchemaRef {
-        let mut fields: Vec<Field> =
-            self.columns.iter().map(|c| Field::new(&c.name, c.data_type.clone(), true)).collect();
+        let mut fields: Vec<Field> = self
+            .columns
+            .iter()
+            .map(|c| Field::new(&c.name, c.data_type.clone(), true))
+            .collect();
         if self.soft_delete {
             let deleted_at = self.sequence_type.clone().unwrap_or(DataType::Int64);
             fields.push(Field::new("is_deleted", DataType::Boolean, true));
@@ -262,7 +321,11 @@ impl TableLayout {
     pub fn file_schema(&self) -> SchemaRef {
         let sequence = self.sequence_type.clone().unwrap_or(DataType::Int64);
         let mut fields: Vec<Arc<Field>> = self.table_schema().fields().iter().cloned().collect();
-        fields.extend(hidden::fields(&sequence, self.soft_delete).into_iter().map(Arc::new));
+        fields.extend(
+            hidden::fields(&sequence, self.soft_delete)
+                .into_iter()
+                .map(Arc::new),
+        );
         Arc::new(Schema::new(fields))
     }
 
@@ -274,12 +337,16 @@ impl TableLayout {
 
     /// The key columns, in key order.
     pub fn key_columns(&self) -> impl Iterator<Item = &TableColumn> {
-        self.keys.iter().filter_map(|position| self.columns.get(*position))
+        self.keys
+            .iter()
+            .filter_map(|position| self.columns.get(*position))
     }
 
     /// The columns that are no keys, in table order: the payload of ties (R-T2).
     pub fn payload_columns(&self) -> impl Iterator<Item = &TableColumn> {
-        self.columns.iter().filter(|c| matches!(c.role, ColumnRole::Payload { .. }))
+        self.columns
+            .iter()
+            .filter(|c| matches!(c.role, ColumnRole::Payload { .. }))
     }
 }
 
@@ -292,6 +359,9 @@ mod tests {
         let text = "name: t\nkeys: [id]\nsequence_by: id\nschema:\n  - {name: id, type: long, default: 7}\n  - {name: d, type: \"decimal(10,2)\", scale: 2}\n";
         let resolved = ResolvedSpec::declared(TableSpec::from_yaml(text).unwrap());
         let json = serde_json::to_string(&resolved).unwrap();
-        assert_eq!(serde_json::from_str::<ResolvedSpec>(&json).unwrap(), resolved);
+        assert_eq!(
+            serde_json::from_str::<ResolvedSpec>(&json).unwrap(),
+            resolved
+        );
     }
 }

@@ -15,12 +15,12 @@ use serde::{Deserialize, Serialize};
 
 pub use duration::{Retention, parse_duration_ms};
 pub use layout::{ResolvedSpec, TableLayout};
-pub use validate::{PSEUDO_COLUMNS, RESERVED};
 pub use options::{
-    AbsentFields, Buckets, DeleteMode, FeedMode, IgnoreNull, LatePolicy, MaintenanceMode, OnInvalid,
-    OnTruncate, OnUnrepresentable, OneOrMany, ScdType, SchemaEvolution, TableMode,
+    AbsentFields, Buckets, DeleteMode, FeedMode, IgnoreNull, LatePolicy, MaintenanceMode,
+    OnInvalid, OnTruncate, OnUnrepresentable, OneOrMany, ScdType, SchemaEvolution, TableMode,
     TimestampEncoding,
 };
+pub use validate::{PSEUDO_COLUMNS, RESERVED};
 
 use crate::{Result, types};
 
@@ -123,7 +123,10 @@ pub struct CheckpointSpec {
 
 impl Default for CheckpointSpec {
     fn default() -> Self {
-        Self { log_bytes: options::checkpoint_bytes(), commits: options::checkpoint_commits() }
+        Self {
+            log_bytes: options::checkpoint_bytes(),
+            commits: options::checkpoint_commits(),
+        }
     }
 }
 

@@ -148,7 +148,9 @@ impl<'de> Deserialize<'de> for ScdType {
             0 => Ok(Self::Zero),
             1 => Ok(Self::One),
             2 => Ok(Self::Two),
-            other => Err(D::Error::custom(format!("stored_as_scd_type is 0, 1 or 2, not {other}"))),
+            other => Err(D::Error::custom(format!(
+                "stored_as_scd_type is 0, 1 or 2, not {other}"
+            ))),
         }
     }
 }
@@ -251,7 +253,9 @@ impl<'de> Deserialize<'de> for FeedMode {
                 "inferred" => Ok(Self::Inferred),
                 "true" => Ok(Self::True),
                 "false" => Ok(Self::False),
-                _ => Err(D::Error::custom("change_data_feed is inferred, true or false")),
+                _ => Err(D::Error::custom(
+                    "change_data_feed is inferred, true or false",
+                )),
             },
         }
     }

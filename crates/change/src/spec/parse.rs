@@ -13,7 +13,10 @@ impl TableSpec {
     /// `INVALID_SPEC` with line and field, or the code of the rule that the spec breaks.
     pub fn from_yaml(text: &str) -> Result<Self> {
         if text.len() > SPEC_BYTES_MAX {
-            return Err(Error::new(Code::InvalidSpec, "the spec is larger than 1 MiB"));
+            return Err(Error::new(
+                Code::InvalidSpec,
+                "the spec is larger than 1 MiB",
+            ));
         }
         let spec: Self = serde_saphyr::from_str(text).map_err(|error| refused(&error))?;
         spec.validate()?;
@@ -41,10 +44,18 @@ impl TableSpec {
 
 fn refused(error: &serde_saphyr::Error) -> Error {
     let text = error.to_string();
-    let line = text.lines().next().unwrap_or(&text).trim().trim_start_matches("error: ");
+    let line = text
+        .lines()
+        .next()
+        .unwrap_or(&text)
+        .trim()
+        .trim_start_matches("error: ");
     // The list of all known names helps nobody; the nearest one does.
     let (message, known) = line.split_once(", expected").unwrap_or((line, ""));
-    let built = Error::new(Code::InvalidSpec, format!("the spec cannot be read: {message}"));
+    let built = Error::new(
+        Code::InvalidSpec,
+        format!("the spec cannot be read: {message}"),
+    );
     match suggestion(message, known) {
         Some(name) => built.with_hint(format!("did you mean {name:?}?")),
         None => built,
@@ -80,7 +91,9 @@ mod tests {
 
     #[test]
     fn policies_named_null_are_read() {
-        let text = format!("{MINIMAL}absent_fields: null\non_unrepresentable: null\nchange_data_feed: true\n");
+        let text = format!(
+            "{MINIMAL}absent_fields: null\non_unrepresentable: null\nchange_data_feed: true\n"
+        );
         let spec = TableSpec::from_yaml(&text).unwrap();
         assert!(spec.is_row_mode());
         let again = TableSpec::from_json(&spec.to_json().unwrap()).unwrap();

@@ -6,12 +6,21 @@ use super::{Buckets, DeleteMode, IgnoreNull, ScdType, TableMode, TableSpec};
 use crate::{Code, Error, HIDDEN_PREFIX, Result, types};
 
 /// Names that the feed and history give to columns of their own (R-CL2).
-pub const RESERVED: [&str; 5] =
-    ["__START_AT", "__END_AT", "_change_type", "_commit_version", "_commit_timestamp"];
+pub const RESERVED: [&str; 5] = [
+    "__START_AT",
+    "__END_AT",
+    "_change_type",
+    "_commit_version",
+    "_commit_timestamp",
+];
 
 /// Pseudo-columns that every source fills where it can (R-T5).
-pub const PSEUDO_COLUMNS: [&str; 4] =
-    ["_source_file", "_source_row", "_source_partition", "_source_offset"];
+pub const PSEUDO_COLUMNS: [&str; 4] = [
+    "_source_file",
+    "_source_row",
+    "_source_partition",
+    "_source_offset",
+];
 
 /// Most buckets of a table.
 const BUCKETS_MAX: u32 = 4096;
@@ -71,10 +80,15 @@ impl TableSpec {
 
     fn check_columns(&self) -> Result<()> {
         if self.column_list.is_some() && self.except_column_list.is_some() {
-            let message = format!("table {}: column_list and except_column_list are both given", self.name);
+            let message = format!(
+                "table {}: column_list and except_column_list are both given",
+                self.name
+            );
             return Err(Error::new(Code::ColumnsAndExcept, message));
         }
-        let Some(columns) = &self.schema else { return self.check_selection_of_keys() };
+        let Some(columns) = &self.schema else {
+            return self.check_selection_of_keys();
+        };
         let mut seen = BTreeSet::new();
         for column in columns {
             self.check_not_reserved(&column.name)?;
@@ -82,7 +96,9 @@ impl TableSpec {
             if !seen.insert(column.name.to_lowercase()) {
                 return Err(self.invalid(&format!("column {} is declared twice", column.name)));
             }
-            if column.scale.is_some() && !matches!(data_type, arrow::datatypes::DataType::Decimal128(..)) {
+            if column.scale.is_some()
+                && !matches!(data_type, arrow::datatypes::DataType::Decimal128(..))
+            {
                 return Err(self.invalid(&format!("column {}: scale is for decimals", column.name)));
             }
         }
@@ -104,8 +120,13 @@ impl TableSpec {
     /// Key columns must survive the column selection (R-K1).
     fn check_selection_of_keys(&self) -> Result<()> {
         let dropped = self.keys.iter().find(|key| {
-            self.column_list.as_ref().is_some_and(|list| !list.contains(key))
-                || self.except_column_list.as_ref().is_some_and(|list| list.contains(key))
+            self.column_list
+                .as_ref()
+                .is_some_and(|list| !list.contains(key))
+                || self
+                    .except_column_list
+                    .as_ref()
+                    .is_some_and(|list| list.contains(key))
         });
         match dropped {
             None => Ok(()),
@@ -121,11 +142,19 @@ impl TableSpec {
             IgnoreNull::Switch(_) => &[][..],
             IgnoreNull::Columns(names) | IgnoreNull::Except { except: names } => names,
         };
-        let named = [&self.column_list, &self.except_column_list, &self.track_history_column_list,
-            &self.track_history_except_column_list];
+        let named = [
+            &self.column_list,
+            &self.except_column_list,
+            &self.track_history_column_list,
+            &self.track_history_except_column_list,
+        ];
         let lists = named.into_iter().flatten().flatten();
         let single = self.columns_to_update.iter().chain(&self.event_time);
-        let all = lists.chain(ignored).chain(&self.keys).chain(single).chain(&self.partition_by);
+        let all = lists
+            .chain(ignored)
+            .chain(&self.keys)
+            .chain(single)
+            .chain(&self.partition_by);
         for name in all {
             if !declared.contains(name.as_str()) && !self.is_declared_elsewhere(name) {
                 return Err(self.unknown_column(name, declared));
@@ -146,11 +175,19 @@ impl TableSpec {
     }
 
     fn unknown_column(&self, name: &str, declared: &BTreeSet<&str>) -> Error {
-        let message = format!("table {}: column {name} is not in the source schema", self.name);
-        let near = declared.iter().map(|d| (strsim::damerau_levenshtein(name, d), *d)).min();
+        let message = format!(
+            "table {}: column {name} is not in the source schema",
+            self.name
+        );
+        let near = declared
+            .iter()
+            .map(|d| (strsim::damerau_levenshtein(name, d), *d))
+            .min();
         let error = Error::new(Code::UnknownColumn, message);
         match near {
-            Some((distance, near)) if distance <= 3 => error.with_hint(format!("did you mean {near:?}?")),
+            Some((distance, near)) if distance <= 3 => {
+                error.with_hint(format!("did you mean {near:?}?"))
+            }
             _ => error,
         }
     }
@@ -160,11 +197,17 @@ impl TableSpec {
         let tracks = self.track_history_column_list.is_some()
             || self.track_history_except_column_list.is_some();
         if tracks && !scd2 {
-            let message = format!("table {}: history tracking needs stored_as_scd_type: 2", self.name);
+            let message = format!(
+                "table {}: history tracking needs stored_as_scd_type: 2",
+                self.name
+            );
             return Err(Error::new(Code::TrackHistoryRequiresScd2, message));
         }
         if self.apply_as_truncates.is_some() && self.stored_as_scd_type != ScdType::One {
-            let message = format!("table {}: apply_as_truncates needs stored_as_scd_type: 1", self.name);
+            let message = format!(
+                "table {}: apply_as_truncates needs stored_as_scd_type: 1",
+                self.name
+            );
             return Err(Error::new(Code::TruncateRequiresScd1, message));
         }
         if self.delete_mode == DeleteMode::Soft && self.stored_as_scd_type != ScdType::One {
@@ -174,7 +217,9 @@ impl TableSpec {
             return Err(self.invalid("ignore_null_updates names no column"));
         }
         if self.columns_to_update.is_some() && !self.ignore_null_updates.is_off() {
-            return Err(self.invalid("columns_to_update and ignore_null_updates exclude each other"));
+            return Err(
+                self.invalid("columns_to_update and ignore_null_updates exclude each other")
+            );
         }
         Ok(())
     }
@@ -191,8 +236,14 @@ impl TableSpec {
             _ => Ok(()),
         }?;
         for column in self.schema.iter().flatten() {
-            let named = self.sequence_by.iter().flat_map(|by| by.names()).any(|n| *n == column.name);
-            if (named || self.keys.contains(&column.name)) && !types::is_orderable(&column.data_type()?) {
+            let named = self
+                .sequence_by
+                .iter()
+                .flat_map(|by| by.names())
+                .any(|n| *n == column.name);
+            if (named || self.keys.contains(&column.name))
+                && !types::is_orderable(&column.data_type()?)
+            {
                 return Err(self.invalid(&format!("column {} has no order", column.name)));
             }
         }

@@ -366,8 +366,8 @@ impl Decider<'_> {
             Ordering::Less if full => outcome.source = own,
             Ordering::Greater if whole != NONE => outcome.source = whole,
             Ordering::Equal if self.rules.row_mode && whole != NONE && full => {
-                let wins = self.ties.compare_payload(whole).is_gt()
-                    && !is_on(Mutant::StoredWinsTie);
+                let wins =
+                    self.ties.compare_payload(whole).is_gt() && !is_on(Mutant::StoredWinsTie);
                 outcome.source = if wins { whole } else { own };
             }
             Ordering::Less | Ordering::Equal | Ordering::Greater => {
@@ -397,8 +397,7 @@ impl Decider<'_> {
                 }
                 (Ordering::Less | Ordering::Equal, _) => (NONE, NONE),
             };
-            let cleared =
-                pool.is_below(sequence, cut) && !is_on(Mutant::LeavesOutliveDeletes);
+            let cleared = pool.is_below(sequence, cut) && !is_on(Mutant::LeavesOutliveDeletes);
             let (source, sequence) = if cleared {
                 (NONE, NONE)
             } else {

@@ -50,10 +50,13 @@ pub fn to_array(data_type: &DataType, values: &[Value]) -> ArrayRef {
             Decimal128Array::from_iter(integers::<i128>(values)).with_data_type(data_type.clone()),
         ),
         DataType::Float64 => Arc::new(Float64Array::from_iter(floats(values))),
-        #[expect(clippy::cast_possible_truncation, reason = "the value is of single precision")]
-        DataType::Float32 => {
-            Arc::new(Float32Array::from_iter(floats(values).map(|f| f.map(|f| f as f32))))
-        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the value is of single precision"
+        )]
+        DataType::Float32 => Arc::new(Float32Array::from_iter(
+            floats(values).map(|f| f.map(|f| f as f32)),
+        )),
         DataType::Utf8 => Arc::new(StringArray::from_iter(values.iter().map(|v| match v {
             Value::Text(text) => Some(text.as_str()),
             _ => None,
@@ -71,7 +74,12 @@ pub fn to_array(data_type: &DataType, values: &[Value]) -> ArrayRef {
             let all: Vec<Value> = values.iter().flat_map(items).collect();
             let child = to_array(item.data_type(), &all);
             let offsets = OffsetBuffer::from_lengths(lengths);
-            Arc::new(ListArray::new(Arc::clone(item), offsets, child, Some(nulls(values))))
+            Arc::new(ListArray::new(
+                Arc::clone(item),
+                offsets,
+                child,
+                Some(nulls(values)),
+            ))
         }
         DataType::Struct(fields) => {
             let member = |v: &Value, i: usize| match v {
@@ -83,14 +91,22 @@ pub fn to_array(data_type: &DataType, values: &[Value]) -> ArrayRef {
                 to_array(field.data_type(), &column)
             });
             let columns: Vec<ArrayRef> = columns.collect();
-            Arc::new(StructArray::new(fields.clone(), columns, Some(nulls(values))))
+            Arc::new(StructArray::new(
+                fields.clone(),
+                columns,
+                Some(nulls(values)),
+            ))
         }
         other => new_null_array(other, values.len()),
     }
 }
 
 fn nulls(values: &[Value]) -> NullBuffer {
-    values.iter().map(|v| !v.is_null()).collect::<Vec<_>>().into()
+    values
+        .iter()
+        .map(|v| !v.is_null())
+        .collect::<Vec<_>>()
+        .into()
 }
 
 /// The value of one row.
@@ -106,9 +122,12 @@ pub fn value_at(array: &dyn Array, row: usize) -> Value {
         DataType::Int32 => Value::Integer(array.as_primitive::<Int32Type>().value(row).into()),
         DataType::Int64 => Value::Integer(array.as_primitive::<Int64Type>().value(row).into()),
         DataType::Date32 => Value::Integer(array.as_primitive::<Date32Type>().value(row).into()),
-        DataType::Timestamp(..) => {
-            Value::Integer(array.as_primitive::<TimestampMicrosecondType>().value(row).into())
-        }
+        DataType::Timestamp(..) => Value::Integer(
+            array
+                .as_primitive::<TimestampMicrosecondType>()
+                .value(row)
+                .into(),
+        ),
         DataType::Decimal128(..) => {
             Value::Integer(array.as_primitive::<Decimal128Type>().value(row))
         }
@@ -118,11 +137,20 @@ pub fn value_at(array: &dyn Array, row: usize) -> Value {
         DataType::Binary => Value::Bytes(array.as_binary::<i32>().value(row).into()),
         DataType::List(_) => {
             let items = array.as_list::<i32>().value(row);
-            Value::List((0..items.len()).map(|i| value_at(items.as_ref(), i)).collect())
+            Value::List(
+                (0..items.len())
+                    .map(|i| value_at(items.as_ref(), i))
+                    .collect(),
+            )
         }
         DataType::Struct(_) => {
             let members = array.as_struct().columns();
-            Value::Struct(members.iter().map(|column| value_at(column.as_ref(), row)).collect())
+            Value::Struct(
+                members
+                    .iter()
+                    .map(|column| value_at(column.as_ref(), row))
+                    .collect(),
+            )
         }
         other => Value::Text(format!("a value of type {other}")),
     }
@@ -140,8 +168,14 @@ mod tests {
             ("float", vec!["0.5", "\"NaN\""]),
             ("decimal(5,2)", vec!["\"1.10\"", "null"]),
             ("timestamp", vec!["\"2026-05-01T10:00:00.000001Z\"", "null"]),
-            ("array<struct<a:long>>", vec!["[{\"a\":1},null]", "null", "[]"]),
-            ("struct<a:string,b:struct<c:boolean>>", vec!["null", "{\"a\":\"x\",\"b\":null}"]),
+            (
+                "array<struct<a:long>>",
+                vec!["[{\"a\":1},null]", "null", "[]"],
+            ),
+            (
+                "struct<a:string,b:struct<c:boolean>>",
+                vec!["null", "{\"a\":\"x\",\"b\":null}"],
+            ),
         ] {
             let data_type = tidegate_change::types::parse_type(name).unwrap();
             let parse = |json: &&str| {
@@ -150,7 +184,9 @@ mod tests {
             let values: Vec<Value> = jsons.iter().map(parse).collect();
             let array = to_array(&data_type, &values);
             assert_eq!(array.data_type(), &data_type);
-            let back: Vec<Value> = (0..array.len()).map(|i| value_at(array.as_ref(), i)).collect();
+            let back: Vec<Value> = (0..array.len())
+                .map(|i| value_at(array.as_ref(), i))
+                .collect();
             assert_eq!(back, values, "{name}");
         }
     }

@@ -35,7 +35,9 @@ impl SetClock {
     /// A clock that stands at a time until it is set.
     #[must_use]
     pub fn new(now_ms: i64) -> Self {
-        Self { now_ms: AtomicI64::new(now_ms) }
+        Self {
+            now_ms: AtomicI64::new(now_ms),
+        }
     }
 
     /// Sets the time, milliseconds since the epoch.
@@ -60,7 +62,11 @@ impl Clock for SetClock {
 /// A sentence where none can be made.
 pub fn scratch() -> Result<TempDir, String> {
     let memory = Path::new("/dev/shm");
-    let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    let made = if memory.is_dir() {
+        tempfile::tempdir_in(memory)
+    } else {
+        tempfile::tempdir()
+    };
     made.map_err(|e| format!("temporary directory: {e}"))
 }
 
@@ -72,7 +78,11 @@ pub fn scratch() -> Result<TempDir, String> {
 pub fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {
-        Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
+        Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime")
     })
 }
 
@@ -121,7 +131,9 @@ impl EmbeddedDriver {
         };
         let spec = history.table_spec(TABLE).map_err(|e| sentence(&e))?;
         let embedded = driver.open()?;
-        runtime().block_on(embedded.create_table(spec)).map_err(|e| sentence(&e))?;
+        runtime()
+            .block_on(embedded.create_table(spec))
+            .map_err(|e| sentence(&e))?;
         driver.embedded = Some(embedded);
         Ok(driver)
     }
@@ -138,12 +150,17 @@ impl EmbeddedDriver {
     }
 
     fn embedded(&self) -> Result<&Embedded, String> {
-        self.embedded.as_ref().ok_or_else(|| "the directory is not open".to_owned())
+        self.embedded
+            .as_ref()
+            .ok_or_else(|| "the directory is not open".to_owned())
     }
 
     fn submit(&self, id: &str, input: &Path) -> Result<Result<BatchResult, Error>, String> {
         let sources = [SourceArgument::Path(input.to_string_lossy().into_owned())];
-        let options = ApplyOptions { batch_id: Some(id.into()), ..ApplyOptions::default() };
+        let options = ApplyOptions {
+            batch_id: Some(id.into()),
+            ..ApplyOptions::default()
+        };
         let applied = self.embedded()?.apply(TABLE, &sources, &options);
         Ok(runtime().block_on(applied))
     }
@@ -169,7 +186,11 @@ impl EmbeddedDriver {
         let rejects = self.rejects(result)?;
         let has_feed = self.history.spec.feed.as_deref() != Some("false");
         Ok(Observed {
-            feed: if has_feed { Some(self.changes(result.version)?) } else { None },
+            feed: if has_feed {
+                Some(self.changes(result.version)?)
+            } else {
+                None
+            },
             events: Some(counters.events),
             inserted: counters.inserted,
             updated: counters.updated,
@@ -185,14 +206,23 @@ impl EmbeddedDriver {
         }
         let (data_type, _) = self.reader.watermark();
         let value = value::from_json(&data_type, json);
-        value.map(Some).ok_or_else(|| format!("watermark {json} is not of type {data_type}"))
+        value
+            .map(Some)
+            .ok_or_else(|| format!("watermark {json} is not of type {data_type}"))
     }
 
     fn changes(&self, version: TableVersion) -> Result<Vec<Change>, String> {
         let bound = i64::try_from(version.0).ok();
-        let bounds =
-            FeedBounds { start_version: bound, end_version: bound, ..FeedBounds::default() };
-        let log = self.embedded()?.reader().log(TABLE).map_err(|e| sentence(&e))?;
+        let bounds = FeedBounds {
+            start_version: bound,
+            end_version: bound,
+            ..FeedBounds::default()
+        };
+        let log = self
+            .embedded()?
+            .reader()
+            .log(TABLE)
+            .map_err(|e| sentence(&e))?;
         let mut changes = Vec::new();
         for batch in collect(async { tidegate_query::changes(&log, &bounds).await })? {
             let kinds = text_column(&batch, "_change_type")?;
@@ -207,7 +237,11 @@ impl EmbeddedDriver {
         if result.counters.quarantined == 0 {
             return Ok(Vec::new());
         }
-        let log = self.embedded()?.reader().log(TABLE).map_err(|e| sentence(&e))?;
+        let log = self
+            .embedded()?
+            .reader()
+            .log(TABLE)
+            .map_err(|e| sentence(&e))?;
         let mut reasons = Vec::new();
         for batch in collect(async { tidegate_query::rejects(&log).await })? {
             let ids = text_column(&batch, "batch_id")?;
@@ -260,7 +294,9 @@ impl Driver for EmbeddedDriver {
         let input = self.input(index);
         write_batch(&input, &self.history.spec, batch)?;
         let index_ms = i64::try_from(index).unwrap_or(0) * 1_000;
-        let now_ms = batch.at.map_or(1_800_000_000_000 + index_ms, |at| at * 1_000);
+        let now_ms = batch
+            .at
+            .map_or(1_800_000_000_000 + index_ms, |at| at * 1_000);
         self.clock.set(now_ms);
         if self.dice.percent(15) {
             // The lock goes with the old holder, so it must be gone before the new one comes.
@@ -297,9 +333,7 @@ impl Driver for EmbeddedDriver {
     }
 }
 
-fn collect(
-    opened: impl Future<Output = Result<Rows, Error>>,
-) -> Result<Vec<RecordBatch>, String> {
+fn collect(opened: impl Future<Output = Result<Rows, Error>>) -> Result<Vec<RecordBatch>, String> {
     let all = async {
         let mut rows = opened.await?;
         let mut batches = Vec::new();
@@ -312,14 +346,23 @@ fn collect(
 }
 
 fn text_column(batch: &RecordBatch, name: &str) -> Result<Vec<String>, String> {
-    let column = batch.column_by_name(name).ok_or_else(|| format!("no column {name}"))?;
+    let column = batch
+        .column_by_name(name)
+        .ok_or_else(|| format!("no column {name}"))?;
     let text = cast(column, &DataType::Utf8).map_err(|e| format!("column {name}: {e}"))?;
     let text = text.as_string::<i32>();
-    Ok((0..text.len()).map(|row| text.value(row).to_owned()).collect())
+    Ok((0..text.len())
+        .map(|row| text.value(row).to_owned())
+        .collect())
 }
 
 fn change_type(name: &str) -> Result<ChangeType, String> {
-    let all = [ChangeType::Insert, ChangeType::Preimage, ChangeType::Postimage, ChangeType::Delete];
+    let all = [
+        ChangeType::Insert,
+        ChangeType::Preimage,
+        ChangeType::Postimage,
+        ChangeType::Delete,
+    ];
     let found = all.into_iter().find(|kind| kind.as_str() == name);
     found.ok_or_else(|| format!("change type {name}"))
 }

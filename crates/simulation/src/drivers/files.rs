@@ -37,9 +37,18 @@ pub fn write_batch(directory: &Path, spec: &ScenarioSpec, batch: &Batch) -> Resu
 /// The columns that the events of a batch carry; all that are declared where there is no event.
 fn columns(spec: &ScenarioSpec, batch: &Batch) -> Vec<String> {
     let Some(first) = batch.events.first() else {
-        return spec.source_columns.iter().take(spec.declared_count()).cloned().collect();
+        return spec
+            .source_columns
+            .iter()
+            .take(spec.declared_count())
+            .cloned()
+            .collect();
     };
-    spec.source_columns.iter().filter(|name| first.contains_key(*name)).cloned().collect()
+    spec.source_columns
+        .iter()
+        .filter(|name| first.contains_key(*name))
+        .cloned()
+        .collect()
 }
 
 fn jsonl(events: &[&JsonRow]) -> Vec<u8> {
@@ -88,8 +97,7 @@ fn parquet(
     let schema = Arc::new(Schema::new(fields));
     let rows = RecordBatch::try_new(Arc::clone(&schema), arrays).map_err(|e| e.to_string())?;
     let mut bytes = Vec::new();
-    let mut writer =
-        ArrowWriter::try_new(&mut bytes, schema, None).map_err(|e| e.to_string())?;
+    let mut writer = ArrowWriter::try_new(&mut bytes, schema, None).map_err(|e| e.to_string())?;
     writer.write(&rows).map_err(|e| e.to_string())?;
     writer.close().map_err(|e| e.to_string())?;
     Ok(bytes)

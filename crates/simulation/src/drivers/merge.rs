@@ -26,8 +26,15 @@ use crate::value::Value;
 
 #[derive(Clone, Debug)]
 enum StoredKey {
-    Row { row: RecordBatch, bounds: FileBounds },
-    Tombstone { row: RecordBatch, arrived_ms: i64, sequence: Value },
+    Row {
+        row: RecordBatch,
+        bounds: FileBounds,
+    },
+    Tombstone {
+        row: RecordBatch,
+        arrived_ms: i64,
+        sequence: Value,
+    },
 }
 
 /// A table in memory.
@@ -71,14 +78,25 @@ impl MergeDriver {
 
     /// Adds the columns that this batch is the first to carry (R-E1).
     fn evolve(&mut self, batch: &Batch) {
-        for name in self.history.spec.source_columns.iter().skip(self.columns_known) {
+        for name in self
+            .history
+            .spec
+            .source_columns
+            .iter()
+            .skip(self.columns_known)
+        {
             if batch.events.iter().any(|event| event.contains_key(name)) {
                 self.resolved.schema_number += 1;
                 self.columns_known += 1;
                 let type_name = self.history.spec.types[name].clone();
                 let name = name.clone();
-                let column =
-                    ColumnSpec { name, type_name, default: None, encoding: None, scale: None };
+                let column = ColumnSpec {
+                    name,
+                    type_name,
+                    default: None,
+                    encoding: None,
+                    scale: None,
+                };
                 let since = self.resolved.schema_number;
                 self.resolved.columns.push(ResolvedColumn { column, since });
             }
@@ -87,13 +105,17 @@ impl MergeDriver {
 
     /// Forgets tombstones that are too old (R-G2).
     fn purge(&mut self, now_ms: i64) {
-        let Some(retention_ms) = self.resolved.spec.tombstone_retention.ms() else { return };
+        let Some(retention_ms) = self.resolved.spec.tombstone_retention.ms() else {
+            return;
+        };
         let late_applies = self.history.spec.late_after_gc.as_deref() == Some("apply");
         let mut purged = Vec::new();
         self.keys.retain(|_, stored| match stored {
-            StoredKey::Tombstone { arrived_ms, sequence, .. }
-                if now_ms - *arrived_ms > retention_ms =>
-            {
+            StoredKey::Tombstone {
+                arrived_ms,
+                sequence,
+                ..
+            } if now_ms - *arrived_ms > retention_ms => {
                 purged.push(sequence.clone());
                 false
             }
@@ -126,8 +148,9 @@ impl MergeDriver {
         let layout = self.resolved.layout()?;
         let sequence_type = layout.sequence_type.clone().unwrap_or(DataType::Int64);
         let encoder = SequenceEncoder::new(&sequence_type)?;
-        let (truncates, keyed): (Vec<_>, Vec<_>) =
-            events.iter().partition(|event| event.kind == Kind::Truncate);
+        let (truncates, keyed): (Vec<_>, Vec<_>) = events
+            .iter()
+            .partition(|event| event.kind == Kind::Truncate);
         let new_truncates = truncates
             .iter()
             .map(|event| encode(&encoder, &event.sequence))
@@ -137,16 +160,38 @@ impl MergeDriver {
         let grouped = group(&rules, self.columns(&layout, &keyed))?;
         self.raise_watermark(&encoder, &grouped.max_sequence(&rules)?, &new_truncates)?;
         let named: Vec<Row> = (0..grouped.len())
-            .map(|g| grouped.key_columns().iter().map(|c| value_at(c.as_ref(), g)).collect())
+            .map(|g| {
+                grouped
+                    .key_columns()
+                    .iter()
+                    .map(|c| value_at(c.as_ref(), g))
+                    .collect()
+            })
             .collect();
-        let stored = self.lookup(&layout, &named, |g, bounds| grouped.needs_stored(&rules, g, bounds));
+        let stored = self.lookup(&layout, &named, |g, bounds| {
+            grouped.needs_stored(&rules, g, bounds)
+        });
         let (refs, rows, tombstones) = stored?;
-        let merged =
-            resolve(&rules, &grouped, &Stored { refs: &refs, rows: &rows, tombstones: &tombstones })?;
-        let mut observed = Observed { feed: rules.feed().then(Vec::new), ..Observed::default() };
+        let merged = resolve(
+            &rules,
+            &grouped,
+            &Stored {
+                refs: &refs,
+                rows: &rows,
+                tombstones: &tombstones,
+            },
+        )?;
+        let mut observed = Observed {
+            feed: rules.feed().then(Vec::new),
+            ..Observed::default()
+        };
         self.take(&layout, &named, &merged, &mut observed)?;
         if !new_truncates.is_empty() && self.history.spec.scd == 1 {
-            let others: Vec<Row> = self.live().filter(|key| !named.contains(key)).cloned().collect();
+            let others: Vec<Row> = self
+                .live()
+                .filter(|key| !named.contains(key))
+                .cloned()
+                .collect();
             let (_, rows, _) = self.lookup(&layout, &others, |_, _| true)?;
             let merged = truncate(&rules, &rows)?;
             self.take(&layout, &others, &merged, &mut observed)?;
@@ -156,7 +201,10 @@ impl MergeDriver {
     }
 
     fn live(&self) -> impl Iterator<Item = &Row> {
-        self.keys.iter().filter(|(_, s)| matches!(s, StoredKey::Row { .. })).map(|(key, _)| key)
+        self.keys
+            .iter()
+            .filter(|(_, s)| matches!(s, StoredKey::Row { .. }))
+            .map(|(key, _)| key)
     }
 
     /// The events as columns.
@@ -169,14 +217,25 @@ impl MergeDriver {
         let has_sequence = self.history.spec.sequence_by.is_some();
         let sequence: Vec<Value> = events
             .iter()
-            .map(|event| if has_sequence { event.sequence.clone() } else { Value::Integer(0) })
+            .map(|event| {
+                if has_sequence {
+                    event.sequence.clone()
+                } else {
+                    Value::Integer(0)
+                }
+            })
             .collect();
         let payload = layout.payload_columns().map(|column| {
-            let cells = || events.iter().map(|event| event.cells[column.source].as_ref());
+            let cells = || {
+                events
+                    .iter()
+                    .map(|event| event.cells[column.source].as_ref())
+            };
             let carried = cells().any(|cell| cell.is_some());
             let authored = BooleanBuffer::from_iter(cells().map(|cell| cell.is_some()));
-            let values: Vec<Value> =
-                cells().map(|cell| cell.cloned().unwrap_or(Value::Null)).collect();
+            let values: Vec<Value> = cells()
+                .map(|cell| cell.cloned().unwrap_or(Value::Null))
+                .collect();
             let all = authored.count_set_bits() == events.len();
             PayloadColumn {
                 values: (carried || self.dice.percent(50))
@@ -190,10 +249,19 @@ impl MergeDriver {
             sequence: to_array(&sequence_type, &sequence),
             kinds: events
                 .iter()
-                .map(|e| if e.kind == Kind::Delete { EventKind::Delete } else { EventKind::Upsert })
+                .map(|e| {
+                    if e.kind == Kind::Delete {
+                        EventKind::Delete
+                    } else {
+                        EventKind::Upsert
+                    }
+                })
                 .collect(),
             payload: payload.collect(),
-            buckets: events.iter().map(|event| bucket(&event.key, buckets)).collect(),
+            buckets: events
+                .iter()
+                .map(|event| bucket(&event.key, buckets))
+                .collect(),
         }
     }
 
@@ -259,7 +327,11 @@ impl MergeDriver {
         for group in &merged.replaced {
             match self.keys.remove(key_of(*group)) {
                 Some(StoredKey::Row { .. }) => {}
-                other => return Err(Error::internal(format!("replaced a row that was {other:?}"))),
+                other => {
+                    return Err(Error::internal(format!(
+                        "replaced a row that was {other:?}"
+                    )));
+                }
             }
         }
         for group in &merged.superseded_tombstones {
@@ -270,7 +342,10 @@ impl MergeDriver {
         }
         for (i, group) in merged.row_groups.iter().enumerate() {
             let row = merged.rows.slice(i, 1);
-            let stored = StoredKey::Row { row, bounds: merged.bounds.clone() };
+            let stored = StoredKey::Row {
+                row,
+                bounds: merged.bounds.clone(),
+            };
             if let Some(old) = self.keys.insert(key_of(*group).clone(), stored) {
                 return Err(Error::internal(format!("a second state beside {old:?}")));
             }
@@ -278,11 +353,18 @@ impl MergeDriver {
         for (i, group) in merged.tombstone_groups.iter().enumerate() {
             let row = merged.tombstones.slice(i, 1);
             let column = |name: &str| {
-                row.column_by_name(name).ok_or_else(|| Error::internal("tombstone lacks a column"))
+                row.column_by_name(name)
+                    .ok_or_else(|| Error::internal("tombstone lacks a column"))
             };
-            let arrived_ms = column(hidden::ARRIVED)?.as_primitive::<Int64Type>().value(0);
+            let arrived_ms = column(hidden::ARRIVED)?
+                .as_primitive::<Int64Type>()
+                .value(0);
             let sequence = value_at(column(hidden::SEQUENCE)?.as_ref(), 0);
-            let stored = StoredKey::Tombstone { row: row.clone(), arrived_ms, sequence };
+            let stored = StoredKey::Tombstone {
+                row: row.clone(),
+                arrived_ms,
+                sequence,
+            };
             if let Some(old) = self.keys.insert(key_of(*group).clone(), stored) {
                 return Err(Error::internal(format!("a second state beside {old:?}")));
             }
@@ -301,10 +383,17 @@ impl MergeDriver {
     }
 
     fn changes(&self, layout: &TableLayout, feed: &RecordBatch) -> Result<Vec<Change>, Error> {
-        let kinds = feed.column_by_name(CHANGE_TYPE).ok_or_else(|| Error::internal("no kinds"))?;
+        let kinds = feed
+            .column_by_name(CHANGE_TYPE)
+            .ok_or_else(|| Error::internal("no kinds"))?;
         let visible = layout.table_schema();
         (0..feed.num_rows())
-            .map(|row| Ok((change_type(kinds, row)?, self.visible_row(&visible, feed, row))))
+            .map(|row| {
+                Ok((
+                    change_type(kinds, row)?,
+                    self.visible_row(&visible, feed, row),
+                ))
+            })
             .collect()
     }
 
@@ -313,10 +402,12 @@ impl MergeDriver {
         self.reader
             .visible_columns()
             .iter()
-            .map(|(name, _)| match (known.column_with_name(name), rows.column_by_name(name)) {
-                (Some(_), Some(column)) => value_at(column.as_ref(), row),
-                _ => Value::Null,
-            })
+            .map(
+                |(name, _)| match (known.column_with_name(name), rows.column_by_name(name)) {
+                    (Some(_), Some(column)) => value_at(column.as_ref(), row),
+                    _ => Value::Null,
+                },
+            )
             .collect()
     }
 }
@@ -325,7 +416,10 @@ impl Driver for MergeDriver {
     fn apply(&mut self, index: usize, batch: &Batch) -> Result<Result<Observed, Code>, String> {
         let _ = index;
         let decoded = self.reader.decode(batch);
-        let invalid: Vec<Code> = decoded.iter().filter_map(|e| e.as_ref().err().copied()).collect();
+        let invalid: Vec<Code> = decoded
+            .iter()
+            .filter_map(|e| e.as_ref().err().copied())
+            .collect();
         if let (Some(code), false) = (invalid.first(), self.history.spec.quarantines()) {
             return Ok(Err(*code));
         }
@@ -333,7 +427,9 @@ impl Driver for MergeDriver {
         self.evolve(batch);
         let now_ms = batch.at.unwrap_or(0) * 1_000;
         self.purge(now_ms);
-        let mut observed = self.apply_valid(&events, now_ms).map_err(|e| sentence(&e))?;
+        let mut observed = self
+            .apply_valid(&events, now_ms)
+            .map_err(|e| sentence(&e))?;
         observed.quarantined += invalid.len() as u64;
         let reasons = invalid.iter().map(ToString::to_string);
         observed.rejects.get_or_insert_default().extend(reasons);
@@ -341,7 +437,11 @@ impl Driver for MergeDriver {
     }
 
     fn rows(&mut self) -> Result<Vec<Row>, String> {
-        let visible = self.resolved.layout().map_err(|e| sentence(&e))?.table_schema();
+        let visible = self
+            .resolved
+            .layout()
+            .map_err(|e| sentence(&e))?
+            .table_schema();
         let rows = self.keys.values().filter_map(|stored| match stored {
             StoredKey::Row { row, .. } => Some(self.visible_row(&visible, row, 0)),
             StoredKey::Tombstone { .. } => None,
@@ -398,7 +498,12 @@ fn concat(schema: &SchemaRef, parts: &[RecordBatch]) -> Result<RecordBatch, Erro
 
 fn change_type(kinds: &ArrayRef, row: usize) -> Result<ChangeType, Error> {
     let name = kinds.as_string::<i32>().value(row);
-    let all = [ChangeType::Insert, ChangeType::Preimage, ChangeType::Postimage, ChangeType::Delete];
+    let all = [
+        ChangeType::Insert,
+        ChangeType::Preimage,
+        ChangeType::Postimage,
+        ChangeType::Delete,
+    ];
     let found = all.into_iter().find(|kind| kind.as_str() == name);
     found.ok_or_else(|| Error::internal(format!("change type {name}")))
 }

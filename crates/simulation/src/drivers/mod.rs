@@ -70,7 +70,9 @@ pub fn check(history: &Scenario, driver: &mut dyn Driver) -> Result<(), String> 
         if !oracle.unsettled().is_empty() {
             return Ok(());
         }
-        let observed = driver.apply(index, batch).map_err(|e| format!("batch {index}: {e}"))?;
+        let observed = driver
+            .apply(index, batch)
+            .map_err(|e| format!("batch {index}: {e}"))?;
         let problem = match (&expected, observed) {
             (Err(refusal), Err(code)) if refusal.0.contains(&code) => None,
             (Err(refusal), Err(code)) => Some(format!("refused with {code}, not {:?}", refusal.0)),
@@ -81,7 +83,9 @@ pub fn check(history: &Scenario, driver: &mut dyn Driver) -> Result<(), String> 
         if let Some(problem) = problem {
             return Err(format!("batch {index}: {problem}"));
         }
-        let mut rows = driver.rows().map_err(|e| format!("rows after batch {index}: {e}"))?;
+        let mut rows = driver
+            .rows()
+            .map_err(|e| format!("rows after batch {index}: {e}"))?;
         rows.sort();
         let mut expected = oracle.rows();
         expected.sort();
@@ -105,13 +109,18 @@ fn differs(oracle: &Oracle, expected: &Outcome, observed: Observed, exact: bool)
     let wanted = (expected.inserted, expected.updated, expected.deleted);
     let enough = counts.0 == wanted.0 && counts.1 >= wanted.1 && counts.2 == wanted.2;
     if counts != wanted && (exact || !enough) {
-        return Some(format!("(inserted, updated, deleted) {counts:?}, not {wanted:?}"));
+        return Some(format!(
+            "(inserted, updated, deleted) {counts:?}, not {wanted:?}"
+        ));
     }
     if let Some(events) = observed.events.filter(|events| *events != expected.events) {
         return Some(format!("events {events}, not {}", expected.events));
     }
     if observed.quarantined != expected.rejects.len() as u64 {
-        return Some(format!("quarantined {}, not {:?}", observed.quarantined, expected.rejects));
+        return Some(format!(
+            "quarantined {}, not {:?}",
+            observed.quarantined, expected.rejects
+        ));
     }
     if let Some(mut rejects) = observed.rejects {
         rejects.sort();
@@ -142,5 +151,9 @@ fn side_by_side(oracle: &Oracle, expected: &[Row], rows: &[Row]) -> String {
             let _ = writeln!(text, "  only {name:8}{row}");
         }
     }
-    if text.is_empty() { "  the same rows, some more than once".into() } else { text }
+    if text.is_empty() {
+        "  the same rows, some more than once".into()
+    } else {
+        text
+    }
 }

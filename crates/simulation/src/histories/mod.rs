@@ -16,8 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value as Json, json};
 
-use self::tables::Table;
 pub use self::shrink::shrink;
+use self::tables::Table;
 use crate::dice::Dice;
 use crate::oracle::Oracle;
 use crate::scenario::{Batch, Condition, FileFormat, JsonRow, Scenario};
@@ -27,7 +27,11 @@ use crate::scenario::{Batch, Condition, FileFormat, JsonRow, Scenario};
 pub fn random_history(seed: u64) -> Scenario {
     let dice = Dice::new(seed);
     // Long histories make the index merge its runs.
-    let batch_count = if dice.percent(6) { dice.between(9, 14) } else { dice.between(1, 7) };
+    let batch_count = if dice.percent(6) {
+        dice.between(9, 14)
+    } else {
+        dice.between(1, 7)
+    };
     let table = tables::random_table(&dice, batch_count);
     let mut events = EventMaker {
         dice: &dice,
@@ -63,14 +67,22 @@ pub fn random_history(seed: u64) -> Scenario {
 
 /// Leaves out the events whose outcome the rules leave open.
 fn settle(scenario: &Scenario, batches: Vec<Batch>) -> Vec<Batch> {
-    let Ok(mut oracle) = Oracle::new(scenario) else { return batches };
+    let Ok(mut oracle) = Oracle::new(scenario) else {
+        return batches;
+    };
     let mut settled = Vec::new();
     for mut batch in batches {
         let at_start = oracle.clone();
-        let empty = Batch { events: Vec::new(), ..batch.clone() };
+        let empty = Batch {
+            events: Vec::new(),
+            ..batch.clone()
+        };
         batch.events.retain(|event| {
             let mut alone = at_start.clone();
-            let single = Batch { events: vec![event.clone()], ..empty.clone() };
+            let single = Batch {
+                events: vec![event.clone()],
+                ..empty.clone()
+            };
             alone.apply(&single).is_err() || alone.unsettled().is_empty()
         });
         if oracle.apply(&batch).is_err() {
@@ -106,7 +118,11 @@ impl EventMaker<'_> {
         };
         let introduced = self.introduced;
         let introduces = |since: usize| since > 0 && since <= index && !introduced;
-        let introducing = self.table.payload.iter().any(|column| introduces(column.since));
+        let introducing = self
+            .table
+            .payload
+            .iter()
+            .any(|column| introduces(column.since));
         if introducing {
             format = FileFormat::Jsonl;
         }
@@ -115,7 +131,11 @@ impl EventMaker<'_> {
             // A row whose only cell is NULL would be a blank line, which is no record.
             format = FileFormat::Jsonl;
         }
-        let mut batch = Batch { format, files: 1, ..Batch::default() };
+        let mut batch = Batch {
+            format,
+            files: 1,
+            ..Batch::default()
+        };
         if dice.percent(20) {
             batch.files = dice.between(2, 3);
         }
@@ -124,7 +144,12 @@ impl EventMaker<'_> {
                 batch.events.push(event);
             }
         }
-        for column in self.table.payload.iter().filter(|column| introduces(column.since)) {
+        for column in self
+            .table
+            .payload
+            .iter()
+            .filter(|column| introduces(column.since))
+        {
             // The type is inferred from the first value that is not NULL.
             for event in &mut batch.events {
                 if event.get(&column.name).is_none_or(Json::is_null) {
@@ -151,7 +176,11 @@ impl EventMaker<'_> {
         let sparse = (self.needs_unique || !self.table.row_mode) && format != FileFormat::Jsonl;
         let mut carried = Vec::new();
         for name in &self.table.spec.source_columns {
-            let column = self.table.payload.iter().find(|column| column.name == *name);
+            let column = self
+                .table
+                .payload
+                .iter()
+                .find(|column| column.name == *name);
             if column.is_some_and(|column| column.since > index) {
                 continue;
             }
@@ -176,7 +205,9 @@ impl EventMaker<'_> {
         let op = self.operation();
         let spec = &self.table.spec;
         let conditions = spec.delete_when.iter().chain(&spec.truncate_when);
-        let is_upsert = !conditions.flat_map(Condition::values).any(|value| *value == op);
+        let is_upsert = !conditions
+            .flat_map(Condition::values)
+            .any(|value| *value == op);
         if self.needs_unique && is_upsert && !self.taken.insert((key, sequence)) {
             return None;
         }
@@ -192,7 +223,11 @@ impl EventMaker<'_> {
         }
         for column in &self.table.payload {
             let null = dice.percent(if is_upsert { 25 } else { 70 });
-            let value = if null { Json::Null } else { dice.pick(&column.values).clone() };
+            let value = if null {
+                Json::Null
+            } else {
+                dice.pick(&column.values).clone()
+            };
             event.insert(column.name.clone(), value);
         }
         self.add_listed(&mut event, carried);
@@ -225,7 +260,11 @@ impl EventMaker<'_> {
         }
         let dice = self.dice;
         if dice.percent(self.delete_percent) {
-            return if dice.percent(20) { json!("d'") } else { json!("D") };
+            return if dice.percent(20) {
+                json!("d'")
+            } else {
+                json!("D")
+            };
         }
         match dice.below(100) {
             0..=7 if self.table.spec.truncate_when.is_some() => json!("T"),
@@ -236,10 +275,20 @@ impl EventMaker<'_> {
     }
 
     fn add_listed(&self, event: &mut JsonRow, carried: &[String]) {
-        let Some(column) = &self.table.spec.columns_to_update else { return };
-        let names: Vec<String> = carried.iter().filter(|n| n.starts_with(['v', 'w'])).cloned().collect();
+        let Some(column) = &self.table.spec.columns_to_update else {
+            return;
+        };
+        let names: Vec<String> = carried
+            .iter()
+            .filter(|n| n.starts_with(['v', 'w']))
+            .cloned()
+            .collect();
         let list = self.dice.some_of(&names, 50);
-        let listed = if self.dice.percent(25) { Json::Null } else { json!(list) };
+        let listed = if self.dice.percent(25) {
+            Json::Null
+        } else {
+            json!(list)
+        };
         event.insert(column.clone(), listed);
     }
 
@@ -252,7 +301,13 @@ impl EventMaker<'_> {
         match self.dice.below(3) {
             0 => {
                 event.retain(|name, _| !name.starts_with('s'));
-                for name in self.table.spec.types.keys().filter(|name| name.starts_with('s')) {
+                for name in self
+                    .table
+                    .spec
+                    .types
+                    .keys()
+                    .filter(|name| name.starts_with('s'))
+                {
                     event.insert(name.clone(), Json::Null);
                 }
             }
@@ -263,8 +318,9 @@ impl EventMaker<'_> {
             _ => {
                 let types = &self.table.spec.types;
                 let stored = self.table.payload.iter().filter(|c| c.since == 0);
-                let typed = stored.filter(|c| ["long", "date", "boolean"].contains(&types[&c.name].as_str()));
-                if let (Some(column), true) = (typed.last(), format != FileFormat::Parquet) {
+                let mut typed = stored
+                    .filter(|c| ["long", "date", "boolean"].contains(&types[&c.name].as_str()));
+                if let (Some(column), true) = (typed.next_back(), format != FileFormat::Parquet) {
                     event.insert(column.name.clone(), json!("abc"));
                 }
             }

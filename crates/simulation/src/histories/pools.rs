@@ -35,8 +35,16 @@ pub(super) const KEY_TYPES: [&str; 9] = [
 ];
 
 /// Types that a sequence column may have.
-pub(super) const SEQUENCE_TYPES: [&str; 8] =
-    ["long", "long", "string", "timestamp", "double", "integer", "date", "decimal(20,0)"];
+pub(super) const SEQUENCE_TYPES: [&str; 8] = [
+    "long",
+    "long",
+    "string",
+    "timestamp",
+    "double",
+    "integer",
+    "date",
+    "decimal(20,0)",
+];
 
 /// Values for keys, NULL-free and pairwise different.
 pub(super) fn key_values(type_name: &str) -> Vec<Json> {
@@ -51,10 +59,24 @@ pub(super) fn key_values(type_name: &str) -> Vec<Json> {
             json!(i64::MIN),
         ],
         "integer" => vec![json!(0), json!(7), json!(i32::MIN), json!(i32::MAX)],
-        "string" => ["a", "A", "a ", "e\u{301}", "\u{e9}", "\u{65e5}\u{672c}", "k/=%1"]
-            .map(|text| json!(text))
-            .to_vec(),
-        "double" => vec![json!(0.0), json!("NaN"), json!(1.5), json!("-Infinity"), json!(-1.5)],
+        "string" => [
+            "a",
+            "A",
+            "a ",
+            "e\u{301}",
+            "\u{e9}",
+            "\u{65e5}\u{672c}",
+            "k/=%1",
+        ]
+        .map(|text| json!(text))
+        .to_vec(),
+        "double" => vec![
+            json!(0.0),
+            json!("NaN"),
+            json!(1.5),
+            json!("-Infinity"),
+            json!(-1.5),
+        ],
         "boolean" => vec![json!(false), json!(true)],
         other => payload_values(other),
     }
@@ -65,10 +87,13 @@ pub(super) fn sequence_values(type_name: &str) -> Vec<Json> {
     match type_name {
         "long" => (1..=30).map(|n| json!(n * 5 - 20)).collect(),
         "integer" => (1..=30).map(|n| json!(n - 3)).collect(),
-        "string" => (0..30).map(|n| json!(format!("{}", 100 - n))).rev().collect(),
-        "timestamp" => {
-            (0..30).map(|n| json!(format!("2026-05-01T10:00:{n:02}.00000{}Z", n % 10))).collect()
-        }
+        "string" => (0..30)
+            .map(|n| json!(format!("{}", 100 - n)))
+            .rev()
+            .collect(),
+        "timestamp" => (0..30)
+            .map(|n| json!(format!("2026-05-01T10:00:{n:02}.00000{}Z", n % 10)))
+            .collect(),
         "date" => (1..=28).map(|n| json!(format!("2026-02-{n:02}"))).collect(),
         "double" => {
             let mut values = vec![json!("-Infinity"), json!(-0.5), json!(0.0)];
@@ -76,7 +101,9 @@ pub(super) fn sequence_values(type_name: &str) -> Vec<Json> {
             values.push(json!("NaN"));
             values
         }
-        _ => (1..=30).map(|n| json!(format!("{}", n * 1_000_000_000_000_i64 - 5))).collect(),
+        _ => (1..=30)
+            .map(|n| json!(format!("{}", n * 1_000_000_000_000_i64 - 5)))
+            .collect(),
     }
 }
 
@@ -87,7 +114,13 @@ pub(super) fn payload_values(type_name: &str) -> Vec<Json> {
         "double" => vec![json!(1.5), json!("NaN"), json!(-2.25), json!(10.0)],
         "boolean" => vec![json!(true), json!(false)],
         "array<string>" => {
-            vec![json!([]), json!(["a"]), json!(["a", "b"]), json!(["a", null]), json!(["b"])]
+            vec![
+                json!([]),
+                json!(["a"]),
+                json!(["a", "b"]),
+                json!(["a", null]),
+                json!(["b"]),
+            ]
         }
         "struct<a:string,b:long>" => vec![
             json!({"a": "x", "b": 1}),
@@ -103,10 +136,12 @@ pub(super) fn payload_values(type_name: &str) -> Vec<Json> {
             json!({"a": "y", "in": null}),
             json!({"a": null, "in": {"x": null, "y": null}}),
         ],
-        "decimal(12,2)" | "decimal(20,2)" => {
-            ["1.00", "1.10", "-0.01", "9.99", "10.00"].map(|text| json!(text)).to_vec()
-        }
-        "date" => ["2026-05-01", "1969-12-31", "0001-01-01"].map(|text| json!(text)).to_vec(),
+        "decimal(12,2)" | "decimal(20,2)" => ["1.00", "1.10", "-0.01", "9.99", "10.00"]
+            .map(|text| json!(text))
+            .to_vec(),
+        "date" => ["2026-05-01", "1969-12-31", "0001-01-01"]
+            .map(|text| json!(text))
+            .to_vec(),
         "timestamp" => ["2026-05-01T10:00:00.000000Z", "1969-12-31T23:59:59.999999Z"]
             .map(|text| json!(text))
             .to_vec(),
@@ -116,7 +151,11 @@ pub(super) fn payload_values(type_name: &str) -> Vec<Json> {
 
 /// The same value in another spelling, where there is one (R-K4: one zero).
 pub(super) fn respell(dice: &Dice, value: &Json) -> Json {
-    if *value == json!(0.0) && dice.percent(50) { json!(-0.0) } else { value.clone() }
+    if *value == json!(0.0) && dice.percent(50) {
+        json!(-0.0)
+    } else {
+        value.clone()
+    }
 }
 
 /// Some of the values, at least one, in order.

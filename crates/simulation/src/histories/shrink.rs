@@ -46,7 +46,10 @@ fn candidates(scenario: &Scenario) -> Vec<Scenario> {
         });
     }
     for (i, batch) in scenario.batches.iter().enumerate() {
-        for half in [0..batch.events.len() / 2, batch.events.len() / 2..batch.events.len()] {
+        for half in [
+            0..batch.events.len() / 2,
+            batch.events.len() / 2..batch.events.len(),
+        ] {
             keep(&|s| half.len() > 1 && s.batches[i].events.drain(half.clone()).count() > 0);
         }
     }

@@ -44,7 +44,10 @@ impl Table {
 
 /// A random table.
 pub(super) fn random_table(dice: &Dice, batches: usize) -> Table {
-    let mut spec = ScenarioSpec { scd: 1, ..ScenarioSpec::default() };
+    let mut spec = ScenarioSpec {
+        scd: 1,
+        ..ScenarioSpec::default()
+    };
     match dice.below(100) {
         0..=9 => spec.scd = 0,
         10..=19 => spec.insert_only = true,
@@ -59,24 +62,39 @@ pub(super) fn random_table(dice: &Dice, batches: usize) -> Table {
         add_operations(dice, &mut spec);
     }
     let keeps_absent = add_partial_mode(dice, &mut spec, &payload);
-    let row_mode = spec.ignore_null_updates.is_off()
-        && spec.columns_to_update.is_none()
-        && !keeps_absent;
-    let count = if row_mode { 4 + dice.below(20) } else { 2 + dice.below(7) };
+    let row_mode =
+        spec.ignore_null_updates.is_off() && spec.columns_to_update.is_none() && !keeps_absent;
+    let count = if row_mode {
+        4 + dice.below(20)
+    } else {
+        2 + dice.below(7)
+    };
     while sequences.len() > count {
         sequences.remove(dice.below(sequences.len()));
     }
     add_column_selection(dice, &mut spec, &payload);
     let evolves = payload.iter().any(|column| column.since > 0);
     add_policies(dice, &mut spec, evolves);
-    let mut table = Table { spec, keys, sequences, payload, keeps_absent, row_mode, has_op };
+    let mut table = Table {
+        spec,
+        keys,
+        sequences,
+        payload,
+        keeps_absent,
+        row_mode,
+        has_op,
+    };
     add_physical(dice, &mut table);
     order_columns(dice, &mut table);
     table
 }
 
 fn add_keys(dice: &Dice, spec: &mut ScenarioSpec) -> Vec<Vec<Json>> {
-    let members = if dice.percent(70) { 1 } else { dice.between(2, 3) };
+    let members = if dice.percent(70) {
+        1
+    } else {
+        dice.between(2, 3)
+    };
     let mut pools = Vec::new();
     for i in 0..members {
         let type_name = *dice.pick(&pools::KEY_TYPES);
@@ -119,7 +137,11 @@ fn add_sequence(dice: &Dice, spec: &mut ScenarioSpec) -> Vec<Vec<Json>> {
     }
     if !is_struct {
         spec.sequence_by = Some(OneOrMany::One(names.remove(0)));
-        return pools.remove(0).into_iter().map(|value| vec![value]).collect();
+        return pools
+            .remove(0)
+            .into_iter()
+            .map(|value| vec![value])
+            .collect();
     }
     spec.sequence_by = Some(OneOrMany::Many(names));
     let mut sequences: Vec<Vec<Json>> = Vec::new();
@@ -140,7 +162,12 @@ fn add_payload(dice: &Dice, spec: &mut ScenarioSpec, batches: usize) -> Vec<Payl
         let name = format!("v{i}");
         spec.types.insert(name.clone(), type_name.into());
         let values = pools::choose(dice, pools::payload_values(type_name), dice.between(2, 4));
-        payload.push(PayloadColumn { name, type_name: type_name.into(), values, since: 0 });
+        payload.push(PayloadColumn {
+            name,
+            type_name: type_name.into(),
+            values,
+            since: 0,
+        });
     }
     if batches > 1 && !spec.insert_only && dice.percent(15) {
         // The type is inferred from what the column holds, so it is one that JSON shows.
@@ -149,7 +176,12 @@ fn add_payload(dice: &Dice, spec: &mut ScenarioSpec, batches: usize) -> Vec<Payl
         spec.types.insert(name.clone(), type_name.into());
         let values = pools::payload_values(type_name);
         let since = dice.between(1, batches - 1);
-        payload.push(PayloadColumn { name, type_name: type_name.into(), values, since });
+        payload.push(PayloadColumn {
+            name,
+            type_name: type_name.into(),
+            values,
+            since,
+        });
     }
     payload
 }
@@ -157,7 +189,11 @@ fn add_payload(dice: &Dice, spec: &mut ScenarioSpec, batches: usize) -> Vec<Payl
 fn add_operations(dice: &Dice, spec: &mut ScenarioSpec) {
     spec.types.insert("op".into(), "string".into());
     let condition = |eq: Option<Json>, any_of: Option<Vec<Json>>| {
-        Some(Condition { col: "op".into(), eq, any_of })
+        Some(Condition {
+            col: "op".into(),
+            eq,
+            any_of,
+        })
     };
     spec.delete_when = if dice.percent(50) {
         condition(Some(json!("D")), None)
@@ -174,8 +210,11 @@ fn add_partial_mode(dice: &Dice, spec: &mut ScenarioSpec, payload: &[PayloadColu
     if spec.insert_only {
         return false;
     }
-    let names: Vec<String> =
-        payload.iter().filter(|c| c.since == 0).map(|c| c.name.clone()).collect();
+    let names: Vec<String> = payload
+        .iter()
+        .filter(|c| c.since == 0)
+        .map(|c| c.name.clone())
+        .collect();
     match dice.below(100) {
         0..=29 => {
             let some = dice.some_of(&names, 50);
@@ -203,14 +242,21 @@ fn add_column_selection(dice: &Dice, spec: &mut ScenarioSpec, payload: &[Payload
         .filter(|name| *name == "cols" || dice.percent(75))
         .cloned()
         .collect();
-    let values: Vec<String> =
-        payload.iter().filter(|c| c.since == 0).map(|c| c.name.clone()).collect();
+    let values: Vec<String> = payload
+        .iter()
+        .filter(|c| c.since == 0)
+        .map(|c| c.name.clone())
+        .collect();
     if dice.percent(20) {
         dropped.extend(dice.some_of(&values, 30));
     }
     let evolves = payload.iter().any(|column| column.since > 0);
     if !evolves && dice.percent(20) {
-        let kept = spec.types.keys().filter(|name| !dropped.contains(name)).cloned();
+        let kept = spec
+            .types
+            .keys()
+            .filter(|name| !dropped.contains(name))
+            .cloned();
         spec.columns = Some(kept.collect());
     } else if !dropped.is_empty() {
         spec.except = Some(dropped);
@@ -252,28 +298,47 @@ fn add_physical(dice: &Dice, table: &mut Table) {
     if dice.percent(20) {
         spec.partition_by = dice.some_of(&candidates, 60);
     }
-    if let Some(text) = table.payload.iter_mut().find(|column| {
-        spec.partition_by.contains(&column.name) && column.type_name == "string"
-    }) {
+    if let Some(text) = table
+        .payload
+        .iter_mut()
+        .find(|column| spec.partition_by.contains(&column.name) && column.type_name == "string")
+    {
         text.values.push(json!("x/y=%2 \u{e9}"));
     }
 }
 
 /// Payload order is column order, so it is shuffled; columns that come later stand last.
 fn order_columns(dice: &Dice, table: &mut Table) {
-    let late: BTreeMap<&str, usize> =
-        table.payload.iter().map(|c| (c.name.as_str(), c.since)).collect();
+    let late: BTreeMap<&str, usize> = table
+        .payload
+        .iter()
+        .map(|c| (c.name.as_str(), c.since))
+        .collect();
     let is_late = |name: &String| late.get(name.as_str()).is_some_and(|since| *since > 0);
-    let mut early: Vec<String> =
-        table.spec.types.keys().filter(|name| !is_late(name)).cloned().collect();
+    let mut early: Vec<String> = table
+        .spec
+        .types
+        .keys()
+        .filter(|name| !is_late(name))
+        .cloned()
+        .collect();
     dice.shuffle(&mut early);
     let declared = early.len();
-    let later: Vec<String> = table.spec.types.keys().filter(|name| is_late(name)).cloned().collect();
+    let later: Vec<String> = table
+        .spec
+        .types
+        .keys()
+        .filter(|name| is_late(name))
+        .cloned()
+        .collect();
     if !later.is_empty() {
         table.spec.declared = Some(declared);
     }
     early.extend(later);
     table.spec.source_columns = early;
-    table.spec.absent_fields =
-        Some(if table.keeps_absent { "keep".to_owned() } else { "null".to_owned() });
+    table.spec.absent_fields = Some(if table.keeps_absent {
+        "keep".to_owned()
+    } else {
+        "null".to_owned()
+    });
 }

@@ -63,12 +63,17 @@ impl Columns {
         }
         let source = source_columns(spec)?;
         let find = |name: &String| {
-            source.iter().position(|c| c.name == *name).ok_or(Code::UnknownColumn)
+            source
+                .iter()
+                .position(|c| c.name == *name)
+                .ok_or(Code::UnknownColumn)
         };
         for name in spec.columns.iter().chain(&spec.except).flatten() {
             find(name)?;
         }
-        let stored: Vec<usize> = (0..source.len()).filter(|i| is_stored(spec, &source[*i].name)).collect();
+        let stored: Vec<usize> = (0..source.len())
+            .filter(|i| is_stored(spec, &source[*i].name))
+            .collect();
         let keys = spec.keys.iter().map(find).collect::<Result<Vec<_>, _>>()?;
         if keys.iter().any(|key| !stored.contains(key)) {
             return Err(Code::KeyNotInColumns);
@@ -77,15 +82,26 @@ impl Columns {
         if sequence_names.is_empty() && !spec.insert_only {
             return Err(Code::MissingSequenceBy);
         }
-        let sequence = sequence_names.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+        let sequence = sequence_names
+            .iter()
+            .map(find)
+            .collect::<Result<Vec<_>, _>>()?;
         let mut leaves = Vec::new();
         for position in stored.iter().filter(|p| !keys.contains(p)) {
             let column = &source[*position];
             let ignore_null = spec.ignore_null_updates.covers(&column.name);
-            collect_leaves(*position, &column.data_type, ignore_null, &mut Vec::new(), &mut leaves);
+            collect_leaves(
+                *position,
+                &column.data_type,
+                ignore_null,
+                &mut Vec::new(),
+                &mut leaves,
+            );
         }
         let test = |when: &Option<Condition>| -> Result<Option<Test>, Code> {
-            when.as_ref().map(|when| ready_test(when, find(&when.col)?, &source)).transpose()
+            when.as_ref()
+                .map(|when| ready_test(when, find(&when.col)?, &source))
+                .transpose()
         };
         Ok(Self {
             keys,
@@ -105,7 +121,12 @@ impl Columns {
         let mut columns: Vec<_> = self
             .stored
             .iter()
-            .map(|p| (self.source[*p].name.clone(), self.source[*p].data_type.clone()))
+            .map(|p| {
+                (
+                    self.source[*p].name.clone(),
+                    self.source[*p].data_type.clone(),
+                )
+            })
             .collect();
         if soft_delete {
             columns.push(("is_deleted".into(), DataType::Boolean));
@@ -141,7 +162,11 @@ fn source_columns(spec: &ScenarioSpec) -> Result<Vec<SourceColumn>, Code> {
             }
             let type_name = spec.types.get(name).ok_or(Code::InvalidSpec)?;
             let data_type = types::parse_type(type_name).map_err(|_| Code::InvalidSpec)?;
-            Ok(SourceColumn { name: name.clone(), data_type, declared: i < declared })
+            Ok(SourceColumn {
+                name: name.clone(),
+                data_type,
+                declared: i < declared,
+            })
         })
         .collect()
 }
@@ -170,13 +195,21 @@ fn collect_leaves(
                 path.pop();
             }
         }
-        _ => leaves.push(Leaf { source, path: path.clone(), ignore_null }),
+        _ => leaves.push(Leaf {
+            source,
+            path: path.clone(),
+            ignore_null,
+        }),
     }
 }
 
 fn ready_test(when: &Condition, source: usize, columns: &[SourceColumn]) -> Result<Test, Code> {
     let data_type = &columns[source].data_type;
     let values = when.values().into_iter();
-    let values = values.map(|json| value::from_json(data_type, json).ok_or(Code::InvalidExpression));
-    Ok(Test { source, values: values.collect::<Result<_, _>>()? })
+    let values =
+        values.map(|json| value::from_json(data_type, json).ok_or(Code::InvalidExpression));
+    Ok(Test {
+        source,
+        values: values.collect::<Result<_, _>>()?,
+    })
 }

@@ -94,15 +94,28 @@ pub(crate) fn decode(columns: &Columns, row: &JsonRow, reading: Reading) -> Resu
             }
         }
     }
-    Ok(Decoded { kind, key, sequence, cells })
+    Ok(Decoded {
+        kind,
+        key,
+        sequence,
+        cells,
+    })
 }
 
 /// Tells the leaves apart.
 pub(crate) fn event(columns: &Columns, decoded: Decoded) -> Event {
     let cells = &decoded.cells;
-    let leaves =
-        columns.leaves.iter().map(|leaf| authored(leaf, cells[leaf.source].as_ref())).collect();
-    Event { kind: decoded.kind, key: decoded.key, sequence: decoded.sequence, leaves }
+    let leaves = columns
+        .leaves
+        .iter()
+        .map(|leaf| authored(leaf, cells[leaf.source].as_ref()))
+        .collect();
+    Event {
+        kind: decoded.kind,
+        key: decoded.key,
+        sequence: decoded.sequence,
+        leaves,
+    }
 }
 
 fn sequence(columns: &Columns, cell: &impl Fn(usize) -> Value) -> Value {
@@ -115,7 +128,9 @@ fn sequence(columns: &Columns, cell: &impl Fn(usize) -> Value) -> Value {
 
 /// What `columns_to_update` names; None is all (R-N6).
 fn listed_columns(columns: &Columns, cell: &impl Fn(usize) -> Value) -> Option<Vec<String>> {
-    let Value::List(items) = cell(columns.columns_to_update?) else { return None };
+    let Value::List(items) = cell(columns.columns_to_update?) else {
+        return None;
+    };
     let names = items.into_iter().filter_map(|item| match item {
         Value::Text(name) => Some(name),
         _ => None,

@@ -64,7 +64,10 @@ pub(crate) fn fold(events: &[Event], truncates: &BTreeSet<Value>, how: Folding) 
             Some(row) if row.deleted_at.is_none() => overlay(row.leaves, new),
             _ => new,
         };
-        state = Some(State { leaves, deleted_at: None });
+        state = Some(State {
+            leaves,
+            deleted_at: None,
+        });
         if how.first {
             break;
         }
@@ -75,30 +78,48 @@ pub(crate) fn fold(events: &[Event], truncates: &BTreeSet<Value>, how: Folding) 
 /// What the upserts of one instant author together (R-T2, R-T3, R-T3b).
 fn settle(upserts: &[&Event], row_mode: bool) -> Vec<Option<Value>> {
     let authored = |event: &Event| event.leaves.iter().map(Option::is_some).collect::<Vec<_>>();
-    let alike = upserts.windows(2).all(|pair| authored(pair[0]) == authored(pair[1]));
+    let alike = upserts
+        .windows(2)
+        .all(|pair| authored(pair[0]) == authored(pair[1]));
     let whole = upserts.iter().map(|event| &event.leaves).max();
     if let (true, true, Some(whole)) = (row_mode, alike, whole) {
         return whole.clone();
     }
     let leaf_count = upserts.first().map_or(0, |event| event.leaves.len());
     (0..leaf_count)
-        .map(|leaf| upserts.iter().filter_map(|event| event.leaves[leaf].clone()).max())
+        .map(|leaf| {
+            upserts
+                .iter()
+                .filter_map(|event| event.leaves[leaf].clone())
+                .max()
+        })
         .collect()
 }
 
 fn overlay(below: Vec<Option<Value>>, above: Vec<Option<Value>>) -> Vec<Option<Value>> {
-    above.into_iter().zip(below).map(|(above, below)| above.or(below)).collect()
+    above
+        .into_iter()
+        .zip(below)
+        .map(|(above, below)| above.or(below))
+        .collect()
 }
 
 /// The visible row of a state, in table order.
-pub(crate) fn show(columns: &Columns, key: &[Value], state: &State, soft_delete: bool) -> Vec<Value> {
+pub(crate) fn show(
+    columns: &Columns,
+    key: &[Value],
+    state: &State,
+    soft_delete: bool,
+) -> Vec<Value> {
     let mut row: Vec<Value> = columns
         .stored
         .iter()
-        .map(|source| match columns.keys.iter().position(|key| key == source) {
-            Some(member) => key[member].clone(),
-            None => shown_column(columns, *source, &state.leaves),
-        })
+        .map(
+            |source| match columns.keys.iter().position(|key| key == source) {
+                Some(member) => key[member].clone(),
+                None => shown_column(columns, *source, &state.leaves),
+            },
+        )
         .collect();
     if soft_delete {
         row.push(Value::Boolean(state.deleted_at.is_some()));
@@ -127,8 +148,18 @@ fn assemble(leaves: &[(&Leaf, Value)], depth: usize) -> Value {
     }
     let mut members: BTreeMap<usize, Vec<(&Leaf, Value)>> = BTreeMap::new();
     for (leaf, value) in leaves {
-        members.entry(leaf.path[depth]).or_default().push((leaf, value.clone()));
+        members
+            .entry(leaf.path[depth])
+            .or_default()
+            .push((leaf, value.clone()));
     }
-    let members: Vec<Value> = members.values().map(|part| assemble(part, depth + 1)).collect();
-    if members.iter().all(Value::is_null) { Value::Null } else { Value::Struct(members) }
+    let members: Vec<Value> = members
+        .values()
+        .map(|part| assemble(part, depth + 1))
+        .collect();
+    if members.iter().all(Value::is_null) {
+        Value::Null
+    } else {
+        Value::Struct(members)
+    }
 }

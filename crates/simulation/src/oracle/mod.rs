@@ -18,8 +18,8 @@ use arrow::datatypes::DataType;
 use tidegate_change::Code;
 
 use self::columns::Columns;
-use self::events::{Event, Reading};
 pub use self::events::{Decoded, Kind};
+use self::events::{Event, Reading};
 use self::fold::Folding;
 use crate::scenario::{Batch, JsonRow, Scenario, ScenarioSpec};
 use crate::value::{self, Value};
@@ -111,16 +111,21 @@ impl Oracle {
     pub fn new(scenario: &Scenario) -> Result<Self, Code> {
         let spec: &ScenarioSpec = &scenario.spec;
         let keep_absent = spec.keeps_absent_fields(&scenario.batches);
-        let row_mode = spec.ignore_null_updates.is_off()
-            && spec.columns_to_update.is_none()
-            && !keep_absent;
+        let row_mode =
+            spec.ignore_null_updates.is_off() && spec.columns_to_update.is_none() && !keep_absent;
         Ok(Self {
             columns: Columns::new(spec)?,
-            folding: Folding { row_mode, soft_delete: spec.soft_delete, first: spec.scd == 0 },
+            folding: Folding {
+                row_mode,
+                soft_delete: spec.soft_delete,
+                first: spec.scd == 0,
+            },
             insert_only: spec.insert_only,
             quarantines: spec.quarantines(),
             keep_absent,
-            retention_s: spec.tombstone_retention_s.filter(|_| spec.scd == 1 && !spec.insert_only),
+            retention_s: spec
+                .tombstone_retention_s
+                .filter(|_| spec.scd == 1 && !spec.insert_only),
             late_applies: spec.late_after_gc.as_deref() == Some("apply"),
             keys: BTreeMap::new(),
             truncates: BTreeSet::new(),
@@ -137,12 +142,18 @@ impl Oracle {
     /// The codes of the invalid events, where they fail the batch.
     pub fn apply(&mut self, batch: &Batch) -> Result<Outcome, Refusal> {
         self.unsettled.clear();
-        let mut outcome = Outcome { events: batch.events.len() as u64, ..Outcome::default() };
+        let mut outcome = Outcome {
+            events: batch.events.len() as u64,
+            ..Outcome::default()
+        };
         let valid = self.read_events(batch, &mut outcome)?;
         let now = batch.at.unwrap_or(0);
         self.purge(now);
         let accepted = self.refuse_late(valid, &mut outcome);
-        for event in accepted.iter().filter(|_| !self.columns.sequence.is_empty()) {
+        for event in accepted
+            .iter()
+            .filter(|_| !self.columns.sequence.is_empty())
+        {
             self.watermark = self.watermark.take().max(Some(event.sequence.clone()));
         }
         if self.insert_only {
@@ -165,7 +176,11 @@ impl Oracle {
             keep_absent: self.keep_absent,
             insert_only: self.insert_only,
         };
-        batch.events.iter().map(|row| events::decode(&self.columns, row, reading)).collect()
+        batch
+            .events
+            .iter()
+            .map(|row| events::decode(&self.columns, row, reading))
+            .collect()
     }
 
     fn read_events(&self, batch: &Batch, outcome: &mut Outcome) -> Result<Vec<Event>, Refusal> {
@@ -180,12 +195,18 @@ impl Oracle {
                 }
             }
         }
-        if invalid.is_empty() || self.quarantines { Ok(valid) } else { Err(Refusal(invalid)) }
+        if invalid.is_empty() || self.quarantines {
+            Ok(valid)
+        } else {
+            Err(Refusal(invalid))
+        }
     }
 
     /// Forgets keys whose tombstone is too old (R-G2); their greatest delete raises the horizon (R-G4).
     fn purge(&mut self, now: i64) {
-        let Some(retention) = self.retention_s else { return };
+        let Some(retention) = self.retention_s else {
+            return;
+        };
         let mut purged = Vec::new();
         for (key, history) in &self.keys {
             let deciding = history.arrivals.last_key_value();
@@ -206,7 +227,9 @@ impl Oracle {
 
     /// Quarantines upserts at or below the horizon of keys without row and tombstone (R-G4).
     fn refuse_late(&mut self, events: Vec<Event>, outcome: &mut Outcome) -> Vec<Event> {
-        let Some(horizon) = self.horizon.clone() else { return events };
+        let Some(horizon) = self.horizon.clone() else {
+            return events;
+        };
         let mut accepted = Vec::new();
         for event in events {
             let known = self.keys.contains_key(&event.key);
@@ -216,9 +239,11 @@ impl Oracle {
                 outcome.rejects.push(Code::LateBeyondRetention.as_str());
             } else {
                 if !known {
-                    self.unsettled.push("a delete below the horizon of a key without state");
+                    self.unsettled
+                        .push("a delete below the horizon of a key without state");
                 } else if !self.folding.row_mode {
-                    self.unsettled.push("an event below the horizon may reach unauthored leaves");
+                    self.unsettled
+                        .push("an event below the horizon may reach unauthored leaves");
                 }
                 accepted.push(event);
             }
@@ -254,7 +279,10 @@ impl Oracle {
             }
             let history = self.keys.entry(event.key.clone()).or_default();
             if event.kind == Kind::Delete {
-                history.arrivals.entry(event.sequence.clone()).or_insert(now);
+                history
+                    .arrivals
+                    .entry(event.sequence.clone())
+                    .or_insert(now);
             }
             if !history.events.contains(&event) {
                 history.events.push(event);
@@ -322,7 +350,10 @@ impl Oracle {
 }
 
 fn nulls(leaves: &[Option<Value>]) -> Row {
-    leaves.iter().map(|leaf| leaf.clone().unwrap_or(Value::Null)).collect()
+    leaves
+        .iter()
+        .map(|leaf| leaf.clone().unwrap_or(Value::Null))
+        .collect()
 }
 
 /// The feed is the difference of the visible tables (R-C1, R-C2).
