@@ -291,8 +291,7 @@ impl Column {
         };
         let mut filled = Ok(());
         for (field, member) in fields.iter().zip(members) {
-            let appended = fill(field.name(), member);
-            filled = filled.and(appended);
+            note(&mut filled, fill(field.name(), member));
         }
         validity.append(filled.is_ok());
         filled
@@ -369,6 +368,13 @@ impl Column {
                 Arc::new(array.map_err(broken)?)
             }
         })
+    }
+}
+
+/// Keeps the first failure of parts that are all added.
+pub(crate) fn note(all: &mut Parsed<()>, added: Parsed<()>) {
+    if all.is_ok() {
+        *all = added;
     }
 }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use tidegate_change::spec::TimestampEncoding;
 use tidegate_change::text::{Failure, Parsed, binary, number, parse_boolean, time};
 
-use super::{Column, TextRules, Values};
+use super::{Column, TextRules, Values, note};
 use crate::scan::{Kind, Malformed, Raw, Scanner};
 
 impl Column {
@@ -140,8 +140,7 @@ impl Column {
             Values::List { .. } => self.append_list(|items| {
                 let mut all = Ok(());
                 let scanned = raw.elements(|item| {
-                    let appended = items.append_json(item);
-                    all = all.and(appended);
+                    note(&mut all, items.append_json(item));
                     Ok(())
                 });
                 scanned.map_err(|Malformed| Failure::Invalid).and(all)
@@ -159,10 +158,8 @@ impl Column {
             Values::Map { .. } => self.append_map(|keys, values| {
                 let mut all = Ok(());
                 for (name, value) in last_members(raw)? {
-                    let appended = keys.append_text(&name);
-                    all = all.and(appended);
-                    let appended = values.append_json(value);
-                    all = all.and(appended);
+                    note(&mut all, keys.append_text(&name));
+                    note(&mut all, values.append_json(value));
                 }
                 all
             }),

@@ -220,10 +220,8 @@ impl<'p> Decoder<'p> {
             .key
             .and_then(Raw::string)
             .filter(|text| is_document(text));
-        let key = key
-            .as_deref()
-            .or_else(|| record.key.map(|key| key.0))
-            .filter(|key| !key.trim().is_empty());
+        let key = key.as_deref().or_else(|| record.key.map(|key| key.0));
+        let key = key.filter(|key| !key.trim().is_empty());
         let parts = [
             ("key", key),
             ("topic", record.topic.map(|raw| raw.0)),
@@ -501,7 +499,7 @@ impl<'p> Decoder<'p> {
                 Cell::Typed(raw, source) => {
                     let bytes = matches!(source, super::SourceType::Bytes);
                     if plan.placeholder.matches(raw, bytes) {
-                        Cell::NotAuthored
+                        Cell::Unavailable
                     } else {
                         cell
                     }
@@ -510,7 +508,7 @@ impl<'p> Decoder<'p> {
                     let bytes =
                         planned.is_some_and(|c| c.data_type == arrow::datatypes::DataType::Binary);
                     if plan.placeholder.matches(raw, bytes) {
-                        Cell::NotAuthored
+                        Cell::Unavailable
                     } else {
                         cell
                     }

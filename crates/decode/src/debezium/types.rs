@@ -6,7 +6,7 @@ use tidegate_change::spec::TimestampEncoding as Unit;
 use tidegate_change::text::{Failure, Parsed, binary, number, time};
 use tidegate_change::types;
 
-use crate::column::{Column, Scalar, epoch_micros, last_members, single, variable_scale};
+use crate::column::{Column, Scalar, epoch_micros, last_members, note, single, variable_scale};
 use crate::scan::{Kind, Malformed, Raw};
 
 /// Most digits on either side of a decimal's point; PostgreSQL's numeric has fewer.
@@ -192,8 +192,7 @@ pub(crate) fn append_typed(column: &mut Column, raw: Raw<'_>, source: &SourceTyp
         SourceType::List(item) => column.append_list(|items| {
             let mut all = Ok(());
             let scanned = raw.elements(|element| {
-                let appended = append_typed(items, element, item);
-                all = all.and(appended);
+                note(&mut all, append_typed(items, element, item));
                 Ok(())
             });
             scanned.map_err(|Malformed| Failure::Invalid).and(all)
@@ -201,10 +200,8 @@ pub(crate) fn append_typed(column: &mut Column, raw: Raw<'_>, source: &SourceTyp
         SourceType::Map(value_type) => column.append_map(|keys, values| {
             let mut all = Ok(());
             for (name, value) in last_members(raw)? {
-                let appended = keys.append_text(&name);
-                all = all.and(appended);
-                let appended = append_typed(values, value, value_type);
-                all = all.and(appended);
+                note(&mut all, keys.append_text(&name));
+                note(&mut all, append_typed(values, value, value_type));
             }
             all
         }),
@@ -399,12 +396,20 @@ mod tests {
 
     #[test]
     fn logical_types_decode_before_they_are_cast() {
+        for (target, raw, source, expected) in logical_cases() {
+            let value = decoded(target, raw, &source).unwrap();
+            assert_eq!(value.to_string(), expected, "{target} {raw}");
+        }
+    }
+
+    /// Declared type, JSON, source type, and the JSON of the result.
+    #[expect(clippy::too_many_lines, reason = "a table of cases")]
+    fn logical_cases() -> Vec<(&'static str, &'static str, SourceType, &'static str)> {
         let decimal = SourceType::Decimal {
             scale: 2,
             precision: Some(10),
         };
-        #[rustfmt::skip]
-        let cases = [
+        vec![
             ("decimal(12,3)", "\"AYag\"", decimal.clone(), "\"1000.000\""),
             ("string", "\"/w==\"", decimal, "\"-0.01\""),
             ("date", "19782", SourceType::Date, "\"2024-02-29\""),
@@ -424,11 +429,11 @@ mod tests {
             ("string", "{\"scale\":9,\"value\":\"XODppWAV/sWq36MorjmBFQ==\"}", SourceType::VariableScaleDecimal,
                 "\"123456789012345678901234567890.123456789\""),
             ("decimal(5,1)", "\"1.5\"", SourceType::Text, "\"1.5\""),
-        ];
-        for (target, raw, source, expected) in cases {
-            let value = decoded(target, raw, &source).unwrap();
-            assert_eq!(value.to_string(), expected, "{target} {raw}");
-        }
+        ]
+    }
+
+    #[test]
+    fn nested_values_print_as_json_where_text_is_declared() {
         let list = SourceType::List(Box::new(SourceType::Decimal {
             scale: 2,
             precision: Some(8),

@@ -12,7 +12,7 @@ use arrow::datatypes::{
 use tidegate_change::text::{Failure, Parsed, time};
 use tidegate_change::types;
 
-use crate::column::{Column, Scalar, map_types};
+use crate::column::{Column, Scalar, map_types, note};
 
 /// The Delta type that holds all values of an Arrow type.
 pub(super) fn natural(data_type: &DataType) -> Option<DataType> {
@@ -114,12 +114,10 @@ pub(crate) fn append_arrow(column: &mut Column, array: &ArrayRef, row: usize) ->
                 return refuse(column, Failure::Invalid);
             };
             column.append_map(|keys, values| {
-                // Every entry is appended, also behind a failure: keys and values stay aligned.
                 let mut all = Ok(());
                 for entry in 0..entries.len() {
-                    let key = append_arrow(keys, names, entry);
-                    let value = append_arrow(values, contents, entry);
-                    all = all.and(key).and(value);
+                    note(&mut all, append_arrow(keys, names, entry));
+                    note(&mut all, append_arrow(values, contents, entry));
                 }
                 all
             })
@@ -142,8 +140,7 @@ fn append_items(column: &mut Column, values: &ArrayRef) -> Parsed<()> {
     column.append_list(|items| {
         let mut all = Ok(());
         for item in 0..values.len() {
-            let appended = append_arrow(items, values, item);
-            all = all.and(appended);
+            note(&mut all, append_arrow(items, values, item));
         }
         all
     })
@@ -185,81 +182,93 @@ fn append_leaf(column: &mut Column, array: &ArrayRef, row: usize) -> Parsed<()> 
     }
 }
 
+/// The value of a primitive array.
+macro_rules! value {
+    ($array:ident, $row:ident, $type:ty) => {
+        $array.as_primitive::<$type>().value($row)
+    };
+}
+
 fn scalar(array: &ArrayRef, row: usize) -> Parsed<Scalar<'static>> {
-    macro_rules! value {
-        ($type:ty) => {
-            array.as_primitive::<$type>().value(row)
-        };
-    }
     Ok(match array.data_type() {
         DataType::Boolean => Scalar::Boolean(array.as_boolean().value(row)),
-        DataType::Int8 => Scalar::Integer(value!(Int8Type).into()),
-        DataType::Int16 => Scalar::Integer(value!(Int16Type).into()),
-        DataType::Int32 => Scalar::Integer(value!(Int32Type).into()),
-        DataType::Int64 => Scalar::Integer(value!(Int64Type)),
-        DataType::UInt8 => Scalar::Integer(value!(UInt8Type).into()),
-        DataType::UInt16 => Scalar::Integer(value!(UInt16Type).into()),
-        DataType::UInt32 => Scalar::Integer(value!(UInt32Type).into()),
-        DataType::UInt64 => unsigned(value!(UInt64Type)),
-        DataType::Float16 => Scalar::Float(value!(Float16Type).to_f32()),
-        DataType::Float32 => Scalar::Float(value!(Float32Type)),
-        DataType::Float64 => Scalar::Double(value!(Float64Type)),
+        DataType::Int8 => Scalar::Integer(value!(array, row, Int8Type).into()),
+        DataType::Int16 => Scalar::Integer(value!(array, row, Int16Type).into()),
+        DataType::Int32 => Scalar::Integer(value!(array, row, Int32Type).into()),
+        DataType::Int64 => Scalar::Integer(value!(array, row, Int64Type)),
+        DataType::UInt8 => Scalar::Integer(value!(array, row, UInt8Type).into()),
+        DataType::UInt16 => Scalar::Integer(value!(array, row, UInt16Type).into()),
+        DataType::UInt32 => Scalar::Integer(value!(array, row, UInt32Type).into()),
+        DataType::UInt64 => {
+            let value = value!(array, row, UInt64Type);
+            match i64::try_from(value) {
+                Ok(value) => Scalar::Integer(value),
+                Err(_) => Scalar::Decimal {
+                    unscaled: value.into(),
+                    scale: 0,
+                },
+            }
+        }
+        DataType::Float16 => Scalar::Float(value!(array, row, Float16Type).to_f32()),
+        DataType::Float32 => Scalar::Float(value!(array, row, Float32Type)),
+        DataType::Float64 => Scalar::Double(value!(array, row, Float64Type)),
         DataType::Decimal32(_, s) => Scalar::Decimal {
-            unscaled: value!(Decimal32Type).into(),
+            unscaled: value!(array, row, Decimal32Type).into(),
             scale: (*s).into(),
         },
         DataType::Decimal64(_, s) => Scalar::Decimal {
-            unscaled: value!(Decimal64Type).into(),
+            unscaled: value!(array, row, Decimal64Type).into(),
             scale: (*s).into(),
         },
         DataType::Decimal128(_, s) => Scalar::Decimal {
-            unscaled: value!(Decimal128Type),
+            unscaled: value!(array, row, Decimal128Type),
             scale: (*s).into(),
         },
-        DataType::Date32 => Scalar::Date(value!(Date32Type)),
+        _ => return temporal(array, row),
+    })
+}
+
+fn temporal(array: &ArrayRef, row: usize) -> Parsed<Scalar<'static>> {
+    Ok(match array.data_type() {
+        DataType::Date32 => Scalar::Date(value!(array, row, Date32Type)),
         DataType::Date64 => {
-            let days = exact(value!(Date64Type), 86_400_000)?;
+            let days = exact(value!(array, row, Date64Type), 86_400_000)?;
             Scalar::Date(i32::try_from(days).map_err(|_| Failure::Unrepresentable)?)
         }
         DataType::Timestamp(unit, zone) => {
             let micros = match unit {
-                TimeUnit::Second => scaled(value!(TimestampSecondType), 1_000_000)?,
-                TimeUnit::Millisecond => scaled(value!(TimestampMillisecondType), 1_000)?,
-                TimeUnit::Microsecond => value!(TimestampMicrosecondType),
-                TimeUnit::Nanosecond => exact(value!(TimestampNanosecondType), 1_000)?,
+                TimeUnit::Second => scaled(value!(array, row, TimestampSecondType), 1_000_000)?,
+                TimeUnit::Millisecond => {
+                    scaled(value!(array, row, TimestampMillisecondType), 1_000)?
+                }
+                TimeUnit::Microsecond => value!(array, row, TimestampMicrosecondType),
+                TimeUnit::Nanosecond => exact(value!(array, row, TimestampNanosecondType), 1_000)?,
             };
             Scalar::Timestamp {
                 micros,
                 zoned: zone.is_some(),
             }
         }
-        DataType::Time32(TimeUnit::Second) => {
-            Scalar::Span(scaled(value!(Time32SecondType).into(), 1_000_000)?)
-        }
-        DataType::Time32(_) => Scalar::Span(scaled(value!(Time32MillisecondType).into(), 1_000)?),
+        DataType::Time32(TimeUnit::Second) => Scalar::Span(scaled(
+            value!(array, row, Time32SecondType).into(),
+            1_000_000,
+        )?),
+        DataType::Time32(_) => Scalar::Span(scaled(
+            value!(array, row, Time32MillisecondType).into(),
+            1_000,
+        )?),
         DataType::Time64(TimeUnit::Nanosecond) => {
-            Scalar::Span(exact(value!(Time64NanosecondType), 1_000)?)
+            Scalar::Span(exact(value!(array, row, Time64NanosecondType), 1_000)?)
         }
-        DataType::Time64(_) => Scalar::Span(value!(Time64MicrosecondType)),
+        DataType::Time64(_) => Scalar::Span(value!(array, row, Time64MicrosecondType)),
         DataType::Duration(unit) => Scalar::Span(match unit {
-            TimeUnit::Second => scaled(value!(DurationSecondType), 1_000_000)?,
-            TimeUnit::Millisecond => scaled(value!(DurationMillisecondType), 1_000)?,
-            TimeUnit::Microsecond => value!(DurationMicrosecondType),
-            TimeUnit::Nanosecond => exact(value!(DurationNanosecondType), 1_000)?,
+            TimeUnit::Second => scaled(value!(array, row, DurationSecondType), 1_000_000)?,
+            TimeUnit::Millisecond => scaled(value!(array, row, DurationMillisecondType), 1_000)?,
+            TimeUnit::Microsecond => value!(array, row, DurationMicrosecondType),
+            TimeUnit::Nanosecond => exact(value!(array, row, DurationNanosecondType), 1_000)?,
         }),
         _ => return Err(Failure::Invalid),
     })
-}
-
-/// An unsigned value: an integer where it fits, else a decimal.
-fn unsigned(value: u64) -> Scalar<'static> {
-    match i64::try_from(value) {
-        Ok(value) => Scalar::Integer(value),
-        Err(_) => Scalar::Decimal {
-            unscaled: value.into(),
-            scale: 0,
-        },
-    }
 }
 
 fn scaled(value: i64, factor: i64) -> Parsed<i64> {

@@ -19,7 +19,7 @@ use tidegate_change::{Code, Error, Result, SourceBatch, types};
 
 use self::keep::{all_known, keep};
 use self::needed::needed_type;
-use crate::column::{Column, Scalar};
+use crate::column::{Column, Scalar, note};
 use crate::debezium::{Position, Positions, SourceType, append_typed};
 use crate::parquet_file::append_arrow;
 use crate::plan::DecodePlan;
@@ -43,8 +43,17 @@ pub(crate) enum Cell<'a> {
     Null,
     /// The event has no such field.
     Absent,
-    /// The event's schema has no such field, or the source could not tell the value (R-N5, R-K6).
+    /// The event's schema has no such field (R-N5).
     NotAuthored,
+    /// The source could not tell the value (R-K6).
+    Unavailable,
+}
+
+impl Cell<'_> {
+    /// Whether there is no such field, so that the column's default stands in.
+    fn is_lacking(&self) -> bool {
+        matches!(self, Self::Absent | Self::NotAuthored)
+    }
 }
 
 /// An event apart from its columns.
@@ -249,15 +258,14 @@ impl<'p> Rows<'p> {
                 builder.append_null();
                 Ok(())
             }
-            Cell::Absent | Cell::NotAuthored => match &column.default {
-                Some(default) if !matches!(operation, SourceOperation::Truncate) => {
+            Cell::Absent | Cell::NotAuthored | Cell::Unavailable => match &column.default {
+                Some(default) if operation != SourceOperation::Truncate && cell.is_lacking() => {
                     builder.append_json(Raw(default))
                 }
                 _ => {
-                    let null =
-                        upsert && matches!(cell, Cell::Absent) && plan.absent == AbsentFields::Null;
-                    self.absent += u64::from(null);
-                    authored = null;
+                    let counted = upsert && plan.absent == AbsentFields::Null;
+                    authored = counted && matches!(cell, Cell::Absent);
+                    self.absent += u64::from(authored);
                     builder.append_null();
                     Ok(())
                 }
@@ -368,8 +376,7 @@ impl<'p> Rows<'p> {
                 .and_then(|key| plan.columns.get(*key));
             let default = default.and_then(|column| column.default.as_deref());
             let cell = cells.get(position).copied().unwrap_or(Cell::Absent);
-            let appended = append_key(key, cell, default);
-            whole = whole.and(appended);
+            note(&mut whole, append_key(key, cell, default));
         }
         validity.append(whole.is_ok());
         if whole.is_err() && fault.is_none() {

@@ -106,6 +106,20 @@ fn unavailable_values_are_not_authored() {
 }
 
 #[test]
+fn an_unavailable_value_is_not_the_default() {
+    let spec = docs("shop").replace(
+        "{name: body, type: string}",
+        "{name: body, type: string, default: x}",
+    );
+    let whole = decode(
+        &resolved(&spec),
+        None,
+        lines("small-pg/pg_default/events.sch.jsonl.zst", Shape::Dump),
+    );
+    assert!(!whole.column("body").contains(&"\"x\"".to_owned()));
+}
+
+#[test]
 fn key_changes_know_their_old_key_with_and_without_headers() {
     for shape in [Shape::Dump, Shape::Value, Shape::Kcat] {
         for kind in ["sch", "nosch"] {
