@@ -137,7 +137,10 @@ impl SingleMember {
             if let Err(error) = writer.log.append(&entries, &self.state()) {
                 tracing::error!(%error, "the metadata log failed");
                 let why = error.to_string();
-                writer.failure = Some(Failure { code: error.code(), why });
+                writer.failure = Some(Failure {
+                    code: error.code(),
+                    why,
+                });
             }
         }
         if let Some(failure) = &writer.failure {
