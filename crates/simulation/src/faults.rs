@@ -25,11 +25,22 @@ pub enum Fault {
     FailFrom(usize, io::ErrorKind),
 }
 
+/// A step that a hook saw.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenStep {
+    /// What it did.
+    pub kind: StepKind,
+    /// To which file or directory.
+    pub path: String,
+    /// Whether it was done; the disk may refuse it, as when a directory is still to be made.
+    pub is_done: bool,
+}
+
 /// Counts steps and brings a fault about.
 #[derive(Debug, Default)]
 pub struct FaultHook {
     fault: Option<Fault>,
-    steps: Mutex<Vec<(StepKind, String)>>,
+    steps: Mutex<Vec<SeenStep>>,
 }
 
 impl FaultHook {
@@ -48,9 +59,9 @@ impl FaultHook {
         }
     }
 
-    /// The steps seen so far: what each did, and to which file.
+    /// The steps seen so far.
     #[must_use]
-    pub fn steps(&self) -> Vec<(StepKind, String)> {
+    pub fn steps(&self) -> Vec<SeenStep> {
         self.steps
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -63,7 +74,12 @@ impl StepHook for FaultHook {
         // The lock is held while the process ends, so that no other thread takes a step meanwhile.
         let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
         let number = steps.len();
-        steps.push((step.kind, step.path.to_string_lossy().into_owned()));
+        let path = step.path.to_string_lossy().into_owned();
+        steps.push(SeenStep {
+            kind: step.kind,
+            path,
+            is_done: false,
+        });
         match self.fault {
             Some(Fault::Kill(at, Side::Before)) if at == number => kill_this_process(),
             Some(Fault::FailFrom(at, kind)) if number >= at && step.kind != StepKind::Delete => {
@@ -74,10 +90,13 @@ impl StepHook for FaultHook {
     }
 
     fn after(&self, step: &Step<'_>) -> io::Result<()> {
-        let steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = steps
-            .iter()
-            .rposition(|(kind, path)| *kind == step.kind && *path == step.path.to_string_lossy());
+        let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        let same =
+            |seen: &SeenStep| seen.kind == step.kind && seen.path == step.path.to_string_lossy();
+        let last = steps.iter().rposition(same);
+        if let Some(seen) = last.and_then(|last| steps.get_mut(last)) {
+            seen.is_done = true;
+        }
         match self.fault {
             Some(Fault::Kill(at, Side::After)) if Some(at) == last => kill_this_process(),
             _ => Ok(()),

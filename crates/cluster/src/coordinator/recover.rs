@@ -1,6 +1,7 @@
 //! What coordinators that are gone left behind.
 
 use tidegate_change::Result;
+use tidegate_delta::names;
 
 use super::Coordinator;
 use crate::metadata::{Abort, DropStage, DropTable, Entry, TableId, TableState, TableStatus};
@@ -16,12 +17,21 @@ impl Coordinator {
     pub async fn recover(&self) -> Result<()> {
         let state = self.state().await?;
         for (id, table) in &state.tables {
-            if !is_settled(table)
-                && let Err(error) = self.recover_table(id, table).await
-            {
+            let recovered = match is_settled(table) {
+                true => self.sweep_log(table),
+                false => self.recover_table(id, table).await,
+            };
+            if let Err(error) = recovered {
                 tracing::warn!(table = table.name, %error, "a table could not be recovered");
             }
         }
+        Ok(())
+    }
+
+    /// A checkpoint belongs to no attempt: what one left half written is found only here.
+    fn sweep_log(&self, table: &TableState) -> Result<()> {
+        let log = format!("{}/{}", table.location, names::LOG_DIRECTORY);
+        self.parts.stores.remove_temporaries(&log)?;
         Ok(())
     }
 

@@ -67,13 +67,20 @@ pub struct SingleMember {
 struct Writer {
     log: RaftLog,
     /// Why this member writes no more.
-    failure: Option<String>,
+    failure: Option<Failure>,
+}
+
+/// The failure of a write: what the disk said.
+#[derive(Clone, Debug)]
+struct Failure {
+    code: Code,
+    why: String,
 }
 
 #[derive(Debug)]
 struct Proposal {
     entry: Entry,
-    result: OnceLock<Result<Applied, String>>,
+    result: OnceLock<Result<Applied, Failure>>,
 }
 
 impl SingleMember {
@@ -108,12 +115,13 @@ impl SingleMember {
         Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn failed(&self, why: &str) -> Error {
+    fn failed(&self, failure: &Failure) -> Error {
         let message = format!(
-            "metadata log in {}: a write failed: {why}",
-            self.directory.display()
+            "metadata log in {}: a write failed: {}",
+            self.directory.display(),
+            failure.why
         );
-        Error::new(Code::Io, message)
+        Error::new(failure.code, message)
             .with_hint("start again, which reads what the disk really holds")
     }
 
@@ -128,12 +136,16 @@ impl SingleMember {
             let entries: Vec<_> = proposals.iter().map(|proposal| &proposal.entry).collect();
             if let Err(error) = writer.log.append(&entries, &self.state()) {
                 tracing::error!(%error, "the metadata log failed");
-                writer.failure = Some(error.to_string());
+                let why = error.to_string();
+                writer.failure = Some(Failure {
+                    code: error.code(),
+                    why,
+                });
             }
         }
-        if let Some(why) = &writer.failure {
+        if let Some(failure) = &writer.failure {
             for proposal in &proposals {
-                let _ = proposal.result.set(Err(why.clone()));
+                let _ = proposal.result.set(Err(failure.clone()));
             }
             return;
         }
@@ -170,7 +182,7 @@ impl Consensus for SingleMember {
         drop(writer);
         match proposal.result.get() {
             Some(Ok(applied)) => Ok(applied.clone()),
-            Some(Err(why)) => Err(self.failed(why)),
+            Some(Err(failure)) => Err(self.failed(failure)),
             None => Err(Error::internal("a proposal was lost")),
         }
     }

@@ -1,0 +1,120 @@
+//! A full disk and a directory that cannot be written give a clear error and lose nothing: by a hook at
+//! every step, and on a real file system where this process may mount one.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use tidegate_change::Code;
+use tidegate_simulation::drivers::embedded::scratch;
+use tidegate_simulation::faults::{Fault, FaultHook};
+
+use crate::table::{FAULTED, apply, apply_faulted, copy, open, prepare, rerun_and_check};
+
+fn fails_clearly_from_every_step(kind: io::ErrorKind, code: Code) {
+    let scratch = scratch().unwrap();
+    let base = scratch.path().join("base");
+    prepare(&base);
+    let mut failures = 0;
+    for step in 0.. {
+        let directory = scratch.path().join("bad");
+        copy(&base, &directory);
+        let hook = Arc::new(FaultHook::with(Fault::FailFrom(step, kind)));
+        let outcome = apply_faulted(&directory, Arc::clone(&hook));
+        let hit = hook.steps().len() > step;
+        let what = format!(
+            "{kind:?} from step {step} on ({:?})",
+            hook.steps().get(step)
+        );
+        if let Err(error) = &outcome {
+            assert_eq!(error.code(), code, "{what}: {error:?}");
+            failures += 1;
+        }
+        rerun_and_check(&directory, &what);
+        fs::remove_dir_all(&directory).unwrap();
+        if !hit {
+            assert!(outcome.is_ok());
+            break;
+        }
+    }
+    assert!(failures > 30, "only {failures} failures");
+    println!("{kind:?}: {failures} failures, nothing lost");
+}
+
+#[test]
+fn a_disk_that_is_full_from_any_step_on_loses_nothing() {
+    fails_clearly_from_every_step(io::ErrorKind::StorageFull, Code::StorageFull);
+}
+
+#[test]
+fn a_disk_that_refuses_writes_from_any_step_on_loses_nothing() {
+    fails_clearly_from_every_step(io::ErrorKind::ReadOnlyFilesystem, Code::PermissionDenied);
+}
+
+/// A small file system in memory; unmounted when dropped.
+struct Mount<'a>(&'a Path);
+
+impl<'a> Mount<'a> {
+    fn new(directory: &'a Path) -> Option<Self> {
+        fs::create_dir_all(directory).unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=12m", "tmpfs"])
+            .arg(directory)
+            .output();
+        mounted
+            .is_ok_and(|output| output.status.success())
+            .then_some(Self(directory))
+    }
+
+    fn remount(&self, how: &str) {
+        let options = format!("remount,{how}");
+        assert!(
+            Command::new("mount")
+                .args(["-o", &options])
+                .arg(self.0)
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+}
+
+impl Drop for Mount<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
+
+#[test]
+fn a_file_system_that_is_full_or_read_only_is_told_and_loses_nothing() {
+    let scratch = scratch().unwrap();
+    let directory = scratch.path().join("mount");
+    let Some(mount) = Mount::new(&directory) else {
+        println!("this process may not mount a file system; the hook's tests stand alone");
+        return;
+    };
+    prepare(&directory);
+    mount.remount("ro");
+    let error = open(&directory, None)
+        .and_then(|embedded| apply(&embedded, &directory, FAULTED))
+        .expect_err("written to a read-only file system");
+    assert_eq!(error.code(), Code::PermissionDenied, "{error:?}");
+    mount.remount("rw");
+    fill(&directory.join("ballast"));
+    let error = open(&directory, None)
+        .and_then(|embedded| apply(&embedded, &directory, FAULTED))
+        .expect_err("written to a full file system");
+    assert_eq!(error.code(), Code::StorageFull, "{error:?}");
+    fs::remove_file(directory.join("ballast")).unwrap();
+    rerun_and_check(&directory, "after a full and a read-only file system");
+}
+
+/// Writes until nothing fits any more.
+fn fill(path: &Path) {
+    let mut file = fs::File::create(path).unwrap();
+    for bytes in [1 << 16, 1 << 12, 1 << 8, 1] {
+        while file.write(&vec![0; bytes]).is_ok_and(|written| written > 0) {}
+    }
+}
