@@ -1,9 +1,9 @@
 //! Random histories: a table and batches of events from a seed, dense in ties, NULLs, deletes,
 //! truncates and duplicates; and the shrinking of those on which a check fails.
 //!
-//! - [`tables`]: the table, and with it the rules in reach;
-//! - [`pools`]: few values, so that everything meets;
-//! - [`shrink`]: the smallest history that still fails.
+//! - `tables`: the table, and with it the rules in reach;
+//! - `pools`: few values, so that everything meets;
+//! - `shrink`: the smallest history that still fails.
 //!
 //! What the rules leave open is not generated: conflicting ties of sparse events in row mode (R-T3b),
 //! events below the purge horizon for keys without state, truncates beside tombstone retention.

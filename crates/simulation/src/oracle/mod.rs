@@ -1,9 +1,9 @@
 //! The naive model of the rules: keeps every accepted event, folds each key anew after each batch, and
 //! takes the feed as the difference of the visible tables ("The model in five sentences").
 //!
-//! - [`columns`]: roles of the columns, leaves;
-//! - [`events`]: JSON to typed, classified events;
-//! - [`fold`]: the state of one key.
+//! - `columns`: roles of the columns, leaves;
+//! - `events`: JSON to typed, classified events;
+//! - `fold`: the state of one key.
 //!
 //! Written from the rules alone and kept slow and plain: it shares no merge code with the product.
 //! Covers SCD 0 and 1, soft delete, insert-only; not R-K6, snapshots and SCD 2.

@@ -90,10 +90,10 @@ fn a_kill_before_or_after_any_step_loses_and_doubles_nothing() {
     assert!(steps.len() > 30, "only {} steps are seen", steps.len());
     rerun_and_check(&counted, "without a kill");
     let (mut kills, mut left) = (0, 0);
-    for step in 0..steps.len() {
-        let done = steps[step].is_done.then_some(Side::After);
+    for (step, seen) in steps.iter().enumerate() {
+        let done = seen.is_done.then_some(Side::After);
         for side in std::iter::once(Side::Before).chain(done) {
-            let what = format!("killed {side:?} step {step} ({:?})", steps[step]);
+            let what = format!("killed {side:?} step {step} ({seen:?})");
             let directory = scratch.path().join("crash");
             copy(&base, &directory);
             assert!(

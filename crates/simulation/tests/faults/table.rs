@@ -213,7 +213,7 @@ fn unreferenced(table: &Path) -> Vec<String> {
         let named = vector || commits.iter().any(|text| text.contains(file.as_str()));
         let committed = names::attempt_of(file).is_none_or(|a| attempts.contains(&a.to_string()));
         let log = file.starts_with("_delta_log/") && !file.contains("tidegate-tmp");
-        !log && !(named && committed)
+        !(log || named && committed)
     });
     files
 }
