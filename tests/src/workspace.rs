@@ -121,13 +121,17 @@ pub fn binary() -> Result<&'static Path> {
         build.arg("--release");
     }
     output_of(&mut build)?;
-    let test = std::env::current_exe()?;
-    let directory = test
-        .parent()
-        .and_then(Path::parent)
-        .context("no target directory")?;
-    let built = directory.join(format!("tidegate{}", std::env::consts::EXE_SUFFIX));
-    ensure!(built.is_file(), "{} was not built", built.display());
+    // Tests lie one directory below the binaries of their build, other binaries beside them.
+    let name = format!("tidegate{}", std::env::consts::EXE_SUFFIX);
+    let own = std::env::current_exe()?;
+    let mut places = own
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|directory| directory.join(&name));
+    let built = places
+        .find(|place| place.is_file())
+        .context("tidegate was not built")?;
     Ok(BINARY.get_or_init(|| built))
 }
 
