@@ -196,7 +196,7 @@ impl EmbeddedDriver {
             updated: counters.updated,
             deleted: counters.deleted,
             quarantined: counters.quarantined,
-            rejects: (!rejects.is_empty()).then_some(rejects),
+            rejects: Some(rejects),
         })
     }
 
