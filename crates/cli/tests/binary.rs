@@ -5,7 +5,10 @@ use std::process::Command;
 
 #[test]
 fn it_tells_its_version() {
-    let output = Command::new(env!("CARGO_BIN_EXE_tidegate")).arg("--version").output().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .arg("--version")
+        .output()
+        .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(text.trim(), concat!("tidegate ", env!("CARGO_PKG_VERSION")));
 }
