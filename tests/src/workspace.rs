@@ -10,6 +10,9 @@ use serde_json::Value;
 /// Names the Python interpreter whose environment holds the other readers.
 pub const PYTHON_VARIABLE: &str = "TIDEGATE_TEST_PYTHON";
 
+/// Names a `tidegate` binary to test instead of the one of this build.
+pub const BINARY_VARIABLE: &str = "TIDEGATE_TEST_BINARY";
+
 /// The root of the repository.
 #[must_use]
 pub fn root() -> &'static Path {
@@ -106,7 +109,8 @@ pub fn repository_files() -> Result<Vec<PathBuf>> {
     Ok(named.filter(|path| root().join(path).is_file()).collect())
 }
 
-/// The `tidegate` binary of this build, built first if need be.
+/// The `tidegate` binary of this build: named by [`BINARY_VARIABLE`], or built first if need be, with all
+/// of the workspace, so that no dependency is built a second time with other features.
 ///
 /// # Errors
 /// When it does not build.
@@ -115,8 +119,11 @@ pub fn binary() -> Result<&'static Path> {
     if let Some(known) = BINARY.get() {
         return Ok(known);
     }
+    if let Some(named) = std::env::var_os(BINARY_VARIABLE) {
+        return Ok(BINARY.get_or_init(|| named.into()));
+    }
     let mut build = cargo();
-    build.args(["build", "--quiet", "--locked", "--bin", "tidegate"]);
+    build.args(["test", "--workspace", "--no-run", "--quiet", "--locked"]);
     if !cfg!(debug_assertions) {
         build.arg("--release");
     }
