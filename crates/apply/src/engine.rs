@@ -8,7 +8,8 @@ use tidegate_change::mutants::{Mutant, is_on};
 use tidegate_change::sequence::{SequenceBytes, SequenceEncoder};
 use tidegate_change::source::InvalidEvent;
 use tidegate_change::spec::{ResolvedSpec, TableLayout};
-use tidegate_change::{Error, Result};
+use tidegate_change::{Code, Error, Result, TableSpec};
+use tidegate_decode::DecodePlan;
 use tidegate_delta::actions::{Action, DomainMetadata};
 use tidegate_delta::{TableDefinition, names};
 use tidegate_index::{FileRef, Presence, RunNames, RunWriter};
@@ -62,6 +63,19 @@ pub async fn execute(work: &Work) -> Result<Manifest> {
         actions,
         ..manifest
     })
+}
+
+/// Refuses, before a table is made or altered, a spec that no batch could be applied to.
+///
+/// # Errors
+/// `UNSUPPORTED` for a mode or a source format that this build does not have.
+pub fn check_supported(spec: &TableSpec) -> Result<()> {
+    tidegate_merge::check_supported(spec)?;
+    match DecodePlan::new(&ResolvedSpec::declared(spec.clone())) {
+        Err(e) if e.code() == Code::Unsupported => Err(e),
+        // What else a plan may lack comes with the columns of the first batch.
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 /// Whether no batch has fixed the table's columns yet.

@@ -23,6 +23,6 @@ mod sources;
 mod table;
 mod truncation;
 
-pub use engine::execute;
+pub use engine::{check_supported, execute};
 pub use reject::reject_schema;
 pub use work::{Manifest, SourceFile, SourceInput, Work};

@@ -35,7 +35,7 @@ pub use events::{EventKind, Events, PayloadColumn};
 pub use feed::CHANGE_TYPE;
 pub use group::{Grouped, group};
 pub use resolve::{Merged, resolve};
-pub use rules::{FileBounds, MergeContext, MergeMode, MergeRules};
+pub use rules::{FileBounds, MergeContext, MergeMode, MergeRules, check_supported};
 pub use stored::{Stored, StoredRef};
 pub use tidegate_change::{Error, Result};
 pub use truncate::truncate;

@@ -138,6 +138,14 @@ impl MergeRules {
     }
 }
 
+/// Refuses specs whose rules this build does not merge.
+///
+/// # Errors
+/// `UNSUPPORTED` for SCD type 2, snapshots and append tables.
+pub fn check_supported(spec: &TableSpec) -> Result<()> {
+    merge_mode(spec).map(drop)
+}
+
 fn merge_mode(spec: &TableSpec) -> Result<MergeMode> {
     let unsupported = |what: &str| {
         Err(Error::new(

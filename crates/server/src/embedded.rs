@@ -122,6 +122,7 @@ impl Embedded {
     /// `TABLE_EXISTS`, `INVALID_LOCATION`, or what is wrong with the spec.
     pub async fn create_table(&self, spec: TableSpec) -> Result<TableVersion> {
         check_conditions(&spec)?;
+        tidegate_apply::check_supported(&spec)?;
         let location = self
             .lake
             .confine(spec.location.as_deref().unwrap_or(&spec.name))?;
@@ -136,6 +137,7 @@ impl Embedded {
     /// `TABLE_NOT_FOUND`, `INVALID_ALTER`, or what is wrong with the spec.
     pub async fn alter_table(&self, name: &str, spec: TableSpec) -> Result<TableVersion> {
         check_conditions(&spec)?;
+        tidegate_apply::check_supported(&spec)?;
         self.coordinator.alter(name, spec).await
     }
 
