@@ -150,7 +150,7 @@ fn merge_mode(spec: &TableSpec) -> Result<MergeMode> {
     let unsupported = |what: &str| {
         Err(Error::new(
             Code::Unsupported,
-            format!("table {}: {what} is not merged here", spec.name),
+            format!("table {}: this build does not apply {what}", spec.name),
         ))
     };
     match (spec.mode, spec.stored_as_scd_type) {
