@@ -10,17 +10,14 @@ use tidegate_change::{Code, Error, Result};
 /// The refusal of a batch for one of its events.
 #[must_use]
 pub(crate) fn refusal(table: &str, event: &InvalidEvent) -> Error {
-    let field = event
-        .field
-        .as_ref()
-        .map(|f| format!(" field {f}:"))
-        .unwrap_or_default();
-    let message = format!(
-        "table {table}: {} line {}:{field} {}",
-        event.file,
-        event.row + 1,
-        event.detail
-    );
+    // Decoding knows physical lines and says them itself; elsewhere the record's number stands for the line.
+    let place = if event.detail.starts_with("line ") {
+        String::new()
+    } else {
+        let field = event.field.as_ref().map(|f| format!(" field {f}:"));
+        format!("line {}:{} ", event.row + 1, field.unwrap_or_default())
+    };
+    let message = format!("table {table}: {} {place}{}", event.file, event.detail);
     Error::new(event.code, message)
         .with_hint("correct the source, or set on_invalid: quarantine to keep such events apart")
 }
