@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tidegate_change::clock::{Clock, SystemClock};
 use tidegate_change::{Error, TableSpec, TableVersion, json};
 use tidegate_query::{ChangesStart, FeedBounds, ReadOptions, Rows, stream_changes};
-use tidegate_server::{ApplyOptions, Embedded, OpenOptions, SourceArgument};
+use tidegate_server::{ApplyOptions, Embedded, OpenOptions, Reader, SourceArgument};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::harness::{Answer, EventFile, FeedRequest, Harness, Refusal};
@@ -83,17 +83,63 @@ impl InProcess {
     pub fn local(&self) -> &Path {
         self.embedded.directory()
     }
+}
 
-    async fn lines(mut rows: Rows) -> Answer<Vec<Value>> {
-        let mut text = Vec::new();
-        while let Some(batch) = rows.next_batch().await? {
-            json::write_rows(&batch, &mut text)?;
-        }
-        let text = String::from_utf8(text).map_err(Refusal::outside)?;
-        text.lines()
-            .map(|line| serde_json::from_str(line).map_err(Refusal::outside))
-            .collect()
+async fn lines(mut rows: Rows) -> Answer<Vec<Value>> {
+    let mut text = Vec::new();
+    while let Some(batch) = rows.next_batch().await? {
+        json::write_rows(&batch, &mut text)?;
     }
+    let text = String::from_utf8(text).map_err(Refusal::outside)?;
+    text.lines()
+        .map(|line| serde_json::from_str(line).map_err(Refusal::outside))
+        .collect()
+}
+
+/// The rows of a version, or of the latest one.
+pub(crate) async fn rows_of(
+    reader: &Reader,
+    table: &str,
+    version: Option<TableVersion>,
+) -> Answer<Vec<Value>> {
+    let snapshot = reader.snapshot(table, version).await?;
+    let rows = tidegate_query::read(&reader.root(table)?, &snapshot, &ReadOptions::default())?;
+    lines(rows).await
+}
+
+/// The change feed.
+pub(crate) async fn changes_of(
+    reader: &Reader,
+    table: &str,
+    request: FeedRequest,
+) -> Answer<Vec<Value>> {
+    let log = reader.log(table)?;
+    let bounds = |from, to, allow_out_of_range| FeedBounds {
+        start_version: from,
+        end_version: to,
+        allow_out_of_range,
+        ..FeedBounds::default()
+    };
+    let rows = match request {
+        FeedRequest::Range {
+            from,
+            to,
+            allow_out_of_range,
+        } => tidegate_query::changes(&log, &bounds(from, to, allow_out_of_range)).await?,
+        FeedRequest::Stream { from, after } => {
+            let after = after
+                .map(u64::try_from)
+                .transpose()
+                .map_err(Refusal::outside)?;
+            let start = match (after, from) {
+                (Some(seen), _) => ChangesStart::After(TableVersion(seen)),
+                (None, None) => ChangesStart::Table,
+                (None, from) => ChangesStart::From(bounds(from, None, false)),
+            };
+            stream_changes(&log, start, false).await?.rows
+        }
+    };
+    lines(rows).await
 }
 
 impl Harness for InProcess {
@@ -131,55 +177,24 @@ impl Harness for InProcess {
     }
 
     fn read(&self, table: &str, version: Option<i64>) -> Answer<Vec<Value>> {
-        self.runtime.block_on(async {
-            let reader = self.embedded.reader();
-            let version = version
-                .map(u64::try_from)
-                .transpose()
-                .map_err(Refusal::outside)?;
-            let snapshot = reader.snapshot(table, version.map(TableVersion)).await?;
-            let rows =
-                tidegate_query::read(&reader.root(table)?, &snapshot, &ReadOptions::default())?;
-            Self::lines(rows).await
-        })
+        let version = version
+            .map(u64::try_from)
+            .transpose()
+            .map_err(Refusal::outside)?;
+        let reader = self.embedded.reader();
+        self.runtime
+            .block_on(rows_of(&reader, table, version.map(TableVersion)))
     }
 
     fn changes(&self, table: &str, request: FeedRequest) -> Answer<Vec<Value>> {
-        self.runtime.block_on(async {
-            let log = self.embedded.reader().log(table)?;
-            let bounds = |from, to, allow_out_of_range| FeedBounds {
-                start_version: from,
-                end_version: to,
-                allow_out_of_range,
-                ..FeedBounds::default()
-            };
-            let rows = match request {
-                FeedRequest::Range {
-                    from,
-                    to,
-                    allow_out_of_range,
-                } => tidegate_query::changes(&log, &bounds(from, to, allow_out_of_range)).await?,
-                FeedRequest::Stream { from, after } => {
-                    let after = after
-                        .map(u64::try_from)
-                        .transpose()
-                        .map_err(Refusal::outside)?;
-                    let start = match (after, from) {
-                        (Some(seen), _) => ChangesStart::After(TableVersion(seen)),
-                        (None, None) => ChangesStart::Table,
-                        (None, from) => ChangesStart::From(bounds(from, None, false)),
-                    };
-                    stream_changes(&log, start, false).await?.rows
-                }
-            };
-            Self::lines(rows).await
-        })
+        self.runtime
+            .block_on(changes_of(&self.embedded.reader(), table, request))
     }
 
     fn rejects(&self, table: &str) -> Answer<Vec<Value>> {
         self.runtime.block_on(async {
             let log = self.embedded.reader().log(table)?;
-            Self::lines(tidegate_query::rejects(&log).await?).await
+            lines(tidegate_query::rejects(&log).await?).await
         })
     }
 

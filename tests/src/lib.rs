@@ -7,6 +7,7 @@
 //!   this process.
 //! - [`case`]: the scenario cases of `tests/cases`.
 //! - [`value`]: JSON values in a canonical, typed form, so that rows compare as bags.
+//! - [`readers`]: other readers of Delta tables against Tidegate; [`kernel`] is one of them.
 //! - [`csv`], [`postgres`]: the dumps of a source database.
 //! - [`capture`], [`difference`]: recorded change streams, and where a stream truly lacks something.
 
@@ -17,7 +18,9 @@ pub mod csv;
 pub mod difference;
 pub mod embedded;
 pub mod harness;
+pub mod kernel;
 pub mod postgres;
+pub mod readers;
 pub mod rust_source;
 pub mod value;
 pub mod workspace;

@@ -8,6 +8,7 @@ use tidegate_tests::capture::{Capture, CapturedTable, LARGE_PG, PG_DEFAULT, PG_S
 use tidegate_tests::difference::{self, Difference};
 use tidegate_tests::embedded::InProcess;
 use tidegate_tests::harness::{EventFile, Harness};
+use tidegate_tests::readers;
 use tidegate_tests::workspace;
 
 /// Orders in which a stream is given besides its own.
@@ -29,7 +30,9 @@ fn equals_its_source_at_every_stage(capture: &Capture) -> Result<()> {
     for table in capture.tables()? {
         differences.extend(capture.replay(&tidegate, &table, &lines)?);
     }
-    difference::check(&differences, &expected(capture)?)
+    difference::check(&differences, &expected(capture)?)?;
+    readers::check_python(tidegate.local())?;
+    readers::check_kernel(tidegate.local())
 }
 
 #[test]

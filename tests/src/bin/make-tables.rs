@@ -56,7 +56,7 @@ fn make_accounts(tidegate: &dyn Harness, name: &str, fields: &Value) -> Result<(
     tidegate.create(&spec.to_string())?;
     let upsert = |id: u64, seq: u64, owner: u64| {
         let balance = format!("{id}.{:02}", seq % 100);
-        json!({"id": id, "op": "U", "seq": seq, "owner": format!("owner {owner}"), "balance": balance})
+        json!({"id": id, "op": "U", "seq": seq, "owner": format!("owner-{owner}"), "balance": balance})
     };
     let delete = |id: u64, seq: u64| json!({"id": id, "op": "D", "seq": seq});
     let first: Vec<Value> = (0..2_000).map(|id| upsert(id, 1, id % 3)).collect();
