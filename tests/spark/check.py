@@ -34,6 +34,9 @@ def start_spark():
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.databricks.delta.retentionDurationCheck.enabled": "false",
         "spark.driver.memory": "2g",
+        # All in this machine, also where its name leads elsewhere.
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
