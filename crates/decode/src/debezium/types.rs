@@ -403,82 +403,30 @@ mod tests {
     }
 
     /// Declared type, JSON, source type, and the JSON of the result.
-    #[expect(clippy::too_many_lines, reason = "a table of cases")]
     fn logical_cases() -> Vec<(&'static str, &'static str, SourceType, &'static str)> {
-        let decimal = SourceType::Decimal {
-            scale: 2,
-            precision: Some(10),
-        };
-        vec![
+        let decimal = SourceType::Decimal { scale: 2, precision: Some(10) };
+        #[rustfmt::skip]
+        let cases = vec![
             ("decimal(12,3)", "\"AYag\"", decimal.clone(), "\"1000.000\""),
             ("string", "\"/w==\"", decimal, "\"-0.01\""),
             ("date", "19782", SourceType::Date, "\"2024-02-29\""),
-            (
-                "timestamp_ntz",
-                "19782",
-                SourceType::Date,
-                "\"2024-02-29T00:00:00.000000\"",
-            ),
-            (
-                "string",
-                "1772280000123",
-                SourceType::Timestamp(Unit::EpochMillis),
-                "\"2026-02-28T12:00:00.123000\"",
-            ),
-            (
-                "timestamp",
-                "0",
-                SourceType::Timestamp(Unit::EpochMicros),
-                "\"1970-01-01T00:00:00.000000Z\"",
-            ),
-            (
-                "long",
-                "86399999",
-                SourceType::Span(Unit::EpochMillis),
-                "86399999000",
-            ),
-            (
-                "string",
-                "45296123456",
-                SourceType::Span(Unit::EpochMicros),
-                "\"12:34:56.123456\"",
-            ),
+            ("timestamp_ntz", "19782", SourceType::Date, "\"2024-02-29T00:00:00.000000\""),
+            ("string", "1772280000123", SourceType::Timestamp(Unit::EpochMillis), "\"2026-02-28T12:00:00.123000\""),
+            ("timestamp", "0", SourceType::Timestamp(Unit::EpochMicros), "\"1970-01-01T00:00:00.000000Z\""),
+            ("long", "86399999", SourceType::Span(Unit::EpochMillis), "86399999000"),
+            ("string", "45296123456", SourceType::Span(Unit::EpochMicros), "\"12:34:56.123456\""),
             ("long", "\"12:00:00Z\"", SourceType::IsoTime, "43200000000"),
-            (
-                "date",
-                "\"2026-01-01Z\"",
-                SourceType::IsoDate,
-                "\"2026-01-01\"",
-            ),
-            (
-                "timestamp_ntz",
-                "\"2026-01-01T00:00:00Z\"",
-                SourceType::IsoTimestamp,
-                "\"2026-01-01T00:00:00.000000\"",
-            ),
-            (
-                "string",
-                "\"infinity\"",
-                SourceType::ZonedTimestamp,
-                "\"infinity\"",
-            ),
+            ("date", "\"2026-01-01Z\"", SourceType::IsoDate, "\"2026-01-01\""),
+            ("timestamp_ntz", "\"2026-01-01T00:00:00Z\"", SourceType::IsoTimestamp, "\"2026-01-01T00:00:00.000000\""),
+            ("string", "\"infinity\"", SourceType::ZonedTimestamp, "\"infinity\""),
             ("binary", "\"3q0=\"", SourceType::Bytes, "\"3q0=\""),
             ("double", "\"NaN\"", SourceType::Double, "\"NaN\""),
             ("float", "3.4028235e+38", SourceType::Float, "3.4028235e+38"),
-            (
-                "decimal(20,0)",
-                "9223372036854775807",
-                SourceType::Integer(8),
-                "\"9223372036854775807\"",
-            ),
-            (
-                "string",
-                "{\"scale\":9,\"value\":\"XODppWAV/sWq36MorjmBFQ==\"}",
-                SourceType::VariableScaleDecimal,
-                "\"123456789012345678901234567890.123456789\"",
-            ),
+            ("decimal(20,0)", "9223372036854775807", SourceType::Integer(8), "\"9223372036854775807\""),
+            ("string", "{\"scale\":9,\"value\":\"XODppWAV/sWq36MorjmBFQ==\"}", SourceType::VariableScaleDecimal, "\"123456789012345678901234567890.123456789\""),
             ("decimal(5,1)", "\"1.5\"", SourceType::Text, "\"1.5\""),
-        ]
+        ];
+        cases
     }
 
     #[test]
