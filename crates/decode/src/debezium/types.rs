@@ -404,7 +404,10 @@ mod tests {
 
     /// Declared type, JSON, source type, and the JSON of the result.
     fn logical_cases() -> Vec<(&'static str, &'static str, SourceType, &'static str)> {
-        let decimal = SourceType::Decimal { scale: 2, precision: Some(10) };
+        let decimal = SourceType::Decimal {
+            scale: 2,
+            precision: Some(10),
+        };
         #[rustfmt::skip]
         let cases = vec![
             ("decimal(12,3)", "\"AYag\"", decimal.clone(), "\"1000.000\""),
