@@ -1,0 +1,19 @@
+//! Messages and services between processes, generated from `/proto`, and their conversions.
+//!
+//! [`v1`] is the public interface; [`internal`] is spoken between nodes of one cluster. [`DESCRIPTORS`] is
+//! what reflection serves.
+
+/// The encoded descriptors of all services.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+
+/// The public interface.
+pub mod v1 {
+    #![expect(missing_docs, clippy::all, reason = "generated")]
+    tonic::include_proto!("tidegate.v1");
+}
+
+/// What nodes of one cluster say to each other.
+pub mod internal {
+    #![expect(missing_docs, clippy::all, reason = "generated")]
+    tonic::include_proto!("tidegate.internal.v1");
+}
