@@ -157,8 +157,8 @@ def report(options, found):
     """A table of medians over the batches after the first."""
     columns = ["cpu_s", "wall_s", "peak_mib", "written_mib"]
     print(f"\n{options.rows:,} rows, batches of {options.events:,} events, {options.distribution}, feed {options.feed}\n")
-    print("| | CPU s a batch | wall s | peak MiB | written MiB | CPU, times Tidegate's | load CPU s |")
-    print("|---|---|---|---|---|---|---|")
+    print("| | CPU s a batch | wall s | peak MiB | written MiB | CPU, times Tidegate's | load CPU s | load peak MiB |")
+    print("|---|---|---|---|---|---|---|---|")
     own = None
     for name, engine in found.items():
         counted = engine["batches"][1:] or engine["batches"]
@@ -166,7 +166,7 @@ def report(options, found):
         engine["median"] = dict(zip(columns, medians))
         own = own or medians[0]
         cells = [f"{medians[0]:.2f}", f"{medians[1]:.2f}", f"{medians[2]:.0f}", f"{medians[3]:.0f}"]
-        print(f"| {name} | {' | '.join(cells)} | {medians[0] / own:.2f} | {engine['load']['cpu_s']:.1f} |")
+        print(f"| {name} | {' | '.join(cells)} | {medians[0] / own:.2f} | {engine['load']['cpu_s']:.1f} | {engine['load']['peak_mib']:.0f} |")
     for name, engine in found.items():
         if engine["first_row"]:
             print(f"\n{name}: `read --limit 1` takes {engine['first_row']['cpu_s']:.3f} s of CPU")
