@@ -80,7 +80,7 @@ fn check(case: &Scenario, expect: &Expect) {
             return;
         }
     };
-    let mut rejects = Vec::new();
+    let (mut rejects, mut refused) = (Vec::new(), false);
     for (i, batch) in case.batches.iter().enumerate() {
         let outcome: Outcome = match oracle.apply(batch) {
             Ok(outcome) => outcome,
@@ -91,6 +91,7 @@ fn check(case: &Scenario, expect: &Expect) {
                     refusal.0.iter().any(|code| code.as_str() == error.code),
                     "{id}"
                 );
+                refused = true;
                 break;
             }
         };
@@ -103,6 +104,11 @@ fn check(case: &Scenario, expect: &Expect) {
         }
         rejects.extend(outcome.rejects);
     }
+    assert_eq!(
+        refused,
+        error.is_some(),
+        "{id}: the model takes what is to be refused"
+    );
     assert_eq!(
         sorted(oracle.rows()),
         bag(&oracle, &expect.rows),

@@ -213,7 +213,7 @@ impl<'p> Rows<'p> {
             let added = self.push_cell(index, cells(index), event.operation, upsert);
             fault = fault.or(added);
         }
-        self.push_old_key(old_key, &mut fault);
+        self.push_old_key(old_key, &mut fault)?;
         self.push_position(event.position.as_ref())?;
         self.operations.push(event.operation);
         self.numbers.push(event.row);
@@ -344,20 +344,22 @@ impl<'p> Rows<'p> {
             })
     }
 
-    fn push_old_key(&mut self, cells: Option<&[Cell<'_>]>, fault: &mut Option<Fault>) {
+    fn push_old_key(
+        &mut self,
+        cells: Option<&[Cell<'_>]>,
+        fault: &mut Option<Fault>,
+    ) -> Result<()> {
         let plan = self.plan;
         let Some(cells) = cells else {
             if let Some((keys, validity)) = &mut self.old_keys {
                 keys.iter_mut().for_each(Column::append_null);
                 validity.append(false);
             }
-            return;
+            return Ok(());
         };
         if self.old_keys.is_none() {
             let columns = plan.keys.iter().filter_map(|key| plan.columns.get(*key));
-            let Ok(mut keys) = columns.map(|c| c.builder()).collect::<Result<Vec<_>>>() else {
-                return;
-            };
+            let mut keys = columns.map(|c| c.builder()).collect::<Result<Vec<_>>>()?;
             let length = self.operations.len();
             keys.iter_mut()
                 .for_each(|key| (0..length).for_each(|_| key.append_null()));
@@ -366,7 +368,7 @@ impl<'p> Rows<'p> {
             self.old_keys = Some((keys, validity));
         }
         let Some((keys, validity)) = &mut self.old_keys else {
-            return;
+            return Err(Error::internal("old keys have no columns"));
         };
         let mut whole = Ok(());
         for (position, key) in keys.iter_mut().enumerate() {
@@ -387,6 +389,7 @@ impl<'p> Rows<'p> {
                 policy: None,
             });
         }
+        Ok(())
     }
 
     fn push_position(&mut self, position: Option<&Position<'_>>) -> Result<()> {
