@@ -335,7 +335,9 @@ impl EventMaker<'_> {
         let names: BTreeMap<&String, usize> =
             self.table.spec.source_columns.iter().zip(0..).collect();
         event.retain(|name, _| {
-            let steers = name.starts_with(['k', 's', 'c']);
+            // Without it a delete is one more upsert at its sequence, so the tie that is left open.
+            let needs_op = self.needs_unique && name == "op";
+            let steers = needs_op || name.starts_with(['k', 's', 'c']);
             let may_lack = !steers && (keeps || names[name] < declared);
             !(may_lack && self.dice.percent(chance))
         });
