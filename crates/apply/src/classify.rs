@@ -192,7 +192,7 @@ impl Classifier {
 
     fn missing_column(&self, batch: &SourceBatch, field: &Field) -> Result<ArrayRef> {
         let origin = &batch.origin;
-        let numbers = |values: &Option<Vec<i64>>| -> ArrayRef {
+        let numbers = |values: &Option<Vec<Option<i64>>>| -> ArrayRef {
             match values {
                 Some(values) => Arc::new(Int64Array::from(values.clone())),
                 None => new_null_array(&DataType::Int64, batch.len()),

@@ -116,6 +116,7 @@ fn add_batch<'p>(
             line: row + 1,
             operation: SourceOperation::Unspecified,
             position: None,
+            topic: None,
             partition: None,
             offset: None,
             raw: &raw,
