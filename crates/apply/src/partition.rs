@@ -120,7 +120,7 @@ struct Columns<'a> {
 
 impl Columns<'_> {
     fn events(&self, places: &[(usize, usize)], buckets: Vec<KeyBucket>) -> Result<Events> {
-        let keys = (0..self.layout.keys.len())
+        let keys = (0..self.layout.key_columns().count())
             .map(|key| self.gather(places, |part| part.keys.get(key).cloned()))
             .collect::<Result<Vec<_>>>()?;
         let kinds = places

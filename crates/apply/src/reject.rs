@@ -73,6 +73,7 @@ pub(crate) fn rule_reject(
     let detail = match code {
         Code::NullKey => "a key column is NULL",
         Code::NullSequence => "the sequence is NULL",
+        Code::AppendOnly => "an update or delete, and the table only takes inserts",
         Code::LateBeyondRetention => "older than the purge horizon of deleted keys",
         _ => "breaks a rule of the table",
     };

@@ -48,8 +48,10 @@ pub(crate) async fn run(
     let merged = resolve(&rules, &grouped, &stored)?;
     let rejects = rejects_of(&table, &slice, &grouped, &merged)?;
     let max_sequence = accepted_max(&table, &rules, &grouped, &merged)?;
+    // What tells rows apart without keys never shows.
     let tie_example = merged
         .tie_example
+        .filter(|_| table.layout.position.is_none())
         .map(|key| key_json(&table, &grouped, key))
         .transpose()?;
     let output = write(&table, &found, merged).await?;
