@@ -27,6 +27,7 @@ use arrow::array::{Array, ArrayRef, AsArray, BinaryBuilder, StructArray};
 use arrow::datatypes::{DataType, Int32Type, Int64Type};
 
 use self::content::Contents;
+use crate::mutants::{Mutant, is_on};
 use crate::source::{Origin, SourceBatch, SourceOperation};
 use crate::{Error, Result};
 
@@ -61,7 +62,13 @@ pub fn position_keys(batch: &SourceBatch, is_content: impl Fn(&str) -> bool) -> 
             Some(logged) => logged.write(row, &mut key),
             None => write_place(&batch.origin, row, &mut key)?,
         }
-        let digest = contents.digest(row, &mut scratch);
+        let mut digest = contents.digest(row, &mut scratch);
+        if is_on(Mutant::PlaceAlone) {
+            digest = 0;
+        }
+        if is_on(Mutant::ValuesAlone) {
+            key.clear();
+        }
         key.extend_from_slice(&digest.to_be_bytes());
         keys.append_value(&key);
     }
