@@ -179,7 +179,7 @@ fn chunks_of(source: &SourceFile, plan: &DecodePlan) -> Result<Chunks> {
             Input::File(File::open(path).map_err(|e| Error::io(&source.name, e))?)
         }
     };
-    open(plan, source.format, &source.name, input).map_err(|e| e.context(&source.name))
+    open(plan, source.format, &source.name, input, None).map_err(|e| e.context(&source.name))
 }
 
 fn gather(
