@@ -36,8 +36,6 @@ pub(crate) struct Classified {
     pub payload: Vec<PayloadColumn>,
     /// Old keys of key changes (R-K6).
     pub old_keys: Option<StructArray>,
-    /// Source file.
-    pub file: Arc<str>,
     /// Record numbers in the file.
     pub rows: Vec<u64>,
     /// Sequences of truncates.
@@ -165,7 +163,6 @@ impl Classifier {
             kinds,
             payload: self.payload(batch, &source, &changes, all)?,
             old_keys,
-            file: Arc::clone(&batch.origin.file),
             rows: places(batch, &changes),
             truncates: taken(&sequence, &truncated)?,
             events: (batch.len() + batch.invalid.len()) as u64,

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use tidegate_query::output::OutputFormat;
 
 use crate::commands::{apply, batch, changes, completions, config, demo, read, rejects, table};
+use crate::size::parse_size;
 
 /// Keeps lakehouse tables equal to their sources by applying change events.
 #[derive(Debug, Parser)]
@@ -51,6 +52,17 @@ pub(crate) struct GlobalOptions {
     /// Print nothing but data and errors.
     #[arg(short, long, global = true, help_heading = "Global options")]
     pub(crate) quiet: bool,
+    /// Memory of a batch, as in 512MiB; what exceeds it goes to temporary files. By default a quarter of
+    /// the machine's, at most 1GiB.
+    #[arg(
+        long,
+        global = true,
+        value_name = "SIZE",
+        env = "TIDEGATE_MEMORY",
+        value_parser = parse_size,
+        help_heading = "Global options"
+    )]
+    pub(crate) memory: Option<u64>,
     /// Wait while another process holds the directory, instead of failing.
     #[arg(long, global = true, help_heading = "Global options")]
     pub(crate) wait_lock: bool,

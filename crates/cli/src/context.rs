@@ -29,6 +29,8 @@ pub(crate) struct Context {
     pub(crate) quiet: bool,
     /// Whether to wait for the directory.
     pub(crate) wait_lock: bool,
+    /// Bytes of memory of a batch, where they are given.
+    pub(crate) memory: Option<u64>,
     /// Time.
     pub(crate) clock: Arc<dyn Clock>,
 }
@@ -54,6 +56,7 @@ impl Context {
             format: options.output.into(),
             quiet: options.quiet,
             wait_lock: options.wait_lock,
+            memory: options.memory,
             clock: clock(std::env::var(CLOCK_VARIABLE).ok().as_deref())?,
         })
     }
@@ -65,11 +68,13 @@ impl Context {
 
     /// Opens the directory for writing and takes its lock.
     pub(crate) async fn writer(&self) -> Result<Embedded> {
+        let default = OpenOptions::default();
         let options = OpenOptions {
             clock: Arc::clone(&self.clock),
             random: Arc::new(SystemRandom),
             wait_lock: self.wait_lock,
-            ..OpenOptions::default()
+            memory_bytes: self.memory.unwrap_or(default.memory_bytes),
+            ..default
         };
         Embedded::open(&self.local, options).await
     }

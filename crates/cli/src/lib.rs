@@ -11,6 +11,7 @@ mod failure;
 mod position;
 mod progress;
 mod render;
+mod size;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -1,7 +1,9 @@
 //! One call of `apply`: its sources are one batch.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use tidegate_apply::BatchObserver;
 use tidegate_change::{BatchId, BatchResult, Code, Digest, Error, Result};
 use tidegate_cluster::BatchRequest;
 use tidegate_cluster::metadata::{BatchKey, TableId};
@@ -22,6 +24,8 @@ pub struct ApplyOptions {
     pub force: bool,
     /// Execute and count, but commit nothing.
     pub dry_run: bool,
+    /// Who sees how far the batch is.
+    pub observer: Option<Arc<dyn BatchObserver>>,
 }
 
 impl Embedded {
@@ -50,6 +54,7 @@ impl Embedded {
             sources: set.files.clone(),
             offsets: BTreeMap::new(),
             dry_run: options.dry_run,
+            observer: options.observer.clone(),
         };
         let result = self.coordinator.submit(&request).await?;
         if !options.dry_run {

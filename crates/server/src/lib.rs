@@ -4,7 +4,8 @@
 //! - [`Reader`]: finds tables by the catalog file, takes no lock.
 //! - [`SourceArgument`], [`ApplyOptions`]: what a batch is made of.
 //!
-//! Layout of a directory: `lake/` the tables, `raft/` log, lock and catalog, `spool/` input that came by stream.
+//! Layout of a directory: `lake/` the tables, `raft/` log, lock and catalog, `spool/` input that came by
+//! stream, `spill/` what the memory of batches does not hold; both are empty between batches.
 
 mod apply;
 mod checkpoint;
@@ -12,6 +13,7 @@ mod description;
 mod embedded;
 mod glob;
 mod lake;
+mod memory;
 mod reader;
 mod source;
 
@@ -24,5 +26,6 @@ pub use embedded::{Embedded, OpenOptions};
 pub use lake::Lake;
 pub use reader::Reader;
 pub use source::SourceArgument;
+pub use tidegate_apply::{BatchObserver, BatchPhase, BatchProgress};
 pub use tidegate_change::{Error, Result};
 pub use tidegate_decode::FileFormat;

@@ -5,7 +5,7 @@ use tidegate_change::{Code, Error, Result};
 use tidegate_server::{ApplyOptions, FileFormat, SourceArgument};
 
 use crate::context::Context;
-use crate::progress::Spinner;
+use crate::progress::BatchBars;
 use crate::render;
 
 /// Arguments of `apply`.
@@ -65,10 +65,16 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<()> {
             .transpose()?,
         force: arguments.force,
         dry_run: arguments.dry_run,
+        observer: None,
     };
     let embedded = context.writer().await?;
-    let spinner = Spinner::start(context, format!("applying to {}", arguments.table));
-    let result = embedded.apply(&arguments.table, &sources, &options).await?;
-    drop(spinner);
+    let bars = BatchBars::start(context, &arguments.table);
+    let options = ApplyOptions {
+        observer: bars.observer(),
+        ..options
+    };
+    let applied = embedded.apply(&arguments.table, &sources, &options).await;
+    bars.finish();
+    let result = applied?;
     render::object(context, &result)
 }

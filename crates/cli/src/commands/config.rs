@@ -3,6 +3,7 @@
 use clap::Subcommand;
 use serde::Serialize;
 use tidegate_change::{Error, Result};
+use tidegate_server::OpenOptions;
 
 use crate::context::{CLOCK_VARIABLE, Context};
 use crate::render;
@@ -21,6 +22,7 @@ struct Effective {
     lake: String,
     output: &'static str,
     wait_lock: bool,
+    memory: u64,
     clock: Option<String>,
 }
 
@@ -33,6 +35,9 @@ pub(crate) fn run(context: &Context, noun: &Noun) -> Result<()> {
         lake: local.join("lake").display().to_string(),
         output: context.format.word(),
         wait_lock: context.wait_lock,
+        memory: context
+            .memory
+            .unwrap_or_else(|| OpenOptions::default().memory_bytes),
         clock: std::env::var(CLOCK_VARIABLE).ok(),
     };
     render::object(context, &effective)

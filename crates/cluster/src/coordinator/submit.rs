@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tidegate_apply::work::SourceFile;
-use tidegate_apply::{Manifest, Work};
+use tidegate_apply::{BatchObserver, BatchPhase, BatchProgress, Manifest, Work};
 use tidegate_change::spec::ResolvedSpec;
 use tidegate_change::{BatchResult, Code, Error, Kind, Result, TableVersion};
 use tidegate_delta::actions::SPEC_DOMAIN;
@@ -35,6 +35,8 @@ pub struct BatchRequest {
     pub offsets: BTreeMap<String, OffsetRange>,
     /// Execute and count, but commit nothing.
     pub dry_run: bool,
+    /// Who sees how far the batch is.
+    pub observer: Option<Arc<dyn BatchObserver>>,
 }
 
 /// What one try came to.
@@ -147,6 +149,13 @@ impl Coordinator {
         if request.dry_run {
             return Ok(Try::Answered(Box::new(result)));
         }
+        if let Some(observer) = &request.observer {
+            observer.observe(BatchProgress {
+                phase: BatchPhase::Committing,
+                events_read: manifest.counters.events,
+                ..BatchProgress::default()
+            });
+        }
         let time_ms = self.commit_time(open.table);
         let offsets = risen(open.table, &result.offsets);
         let draft = Draft {
@@ -195,6 +204,8 @@ impl Coordinator {
             attempt: self.attempt_id(open.attempt),
             now_ms: self.parts.clock.now_ms(),
             sources: request.sources.clone(),
+            limits: self.options.limits.clone(),
+            observer: request.observer.clone(),
         };
         self.parts.workers.execute(work).await
     }

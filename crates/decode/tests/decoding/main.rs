@@ -41,7 +41,7 @@ fn try_decode(
         batches: Vec::new(),
         findings: Findings::default(),
     };
-    for chunk in open(&plan, format, "events", Input::Bytes(bytes.into()))? {
+    for chunk in open(&plan, format, "events", Input::Bytes(bytes.into()), None)? {
         let decoded = plan.decode(&chunk?)?;
         whole.batches.extend(decoded.batches);
         whole.findings.merge(decoded.findings)?;

@@ -111,6 +111,7 @@ pub(super) fn request(id: &str, content: &str) -> BatchRequest {
         }],
         offsets: BTreeMap::new(),
         dry_run: false,
+        observer: None,
     }
 }
 
