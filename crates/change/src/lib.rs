@@ -7,6 +7,7 @@
 //! - [`source`]: what decoding yields, [`SourceBatch`].
 //! - [`outcome`]: ids, versions, counters and the result of a batch.
 //! - [`clock`]: time and randomness, which always come from outside.
+//! - [`yaml`]: reading what users write.
 //!
 //! Nothing here does I/O. Sources: the rules R-… are those of the project's semantics, quoted by id.
 
@@ -22,6 +23,7 @@ pub mod source;
 pub mod spec;
 pub mod text;
 pub mod types;
+pub mod yaml;
 
 pub use clock::{Clock, Random};
 pub use error::{Code, Error, Kind, Result};

@@ -1,7 +1,16 @@
 //! Messages and services between processes, generated from `/proto`, and their conversions.
 //!
-//! [`v1`] is the public interface; [`internal`] is spoken between nodes of one cluster. [`DESCRIPTORS`] is
-//! what reflection serves.
+//! - [`v1`] is the public interface; [`internal`] is spoken between nodes of one cluster.
+//! - [`status`]: errors as gRPC statuses with details, and back.
+//! - [`batch`]: results of batches as messages, and back; [`time`]: times and durations.
+//! - [`flight`]: what the JSON in Flight tickets and metadata says.
+//!
+//! [`DESCRIPTORS`] is what reflection serves.
+
+pub mod batch;
+pub mod flight;
+pub mod status;
+pub mod time;
 
 /// The encoded descriptors of all services.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
