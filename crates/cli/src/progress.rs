@@ -26,6 +26,15 @@ impl Spinner {
     }
 }
 
+impl Spinner {
+    /// Says what goes on.
+    pub(crate) fn tell(&self, what: String) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(what);
+        }
+    }
+}
+
 impl Drop for Spinner {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {

@@ -71,6 +71,38 @@ pub fn result_from(table: &str, batch_id: &str, message: v1::BatchResult) -> Res
     })
 }
 
+/// The result in the object that `apply` prints.
+///
+/// # Errors
+/// `INTERNAL` for an object that no server of Tidegate sends.
+pub fn result_from_json(object: &Value) -> Result<BatchResult> {
+    // Field by field: numbers of any precision do not pass through a flattened struct.
+    let field = |name: &str| object.get(name).cloned().unwrap_or_default();
+    let failed = |e| Error::internal("a result cannot be read").with_source(e);
+    Ok(BatchResult {
+        table: serde_json::from_value(field("table")).map_err(failed)?,
+        batch_id: serde_json::from_value(field("batch_id")).map_err(failed)?,
+        version: serde_json::from_value(field("version")).map_err(failed)?,
+        watermark: field("watermark"),
+        offsets: serde_json::from_value(field("offsets")).map_err(failed)?,
+        counters: serde_json::from_value(object.clone()).map_err(failed)?,
+        other: match object.get("other") {
+            Some(other) => serde_json::from_value(other.clone()).map_err(failed)?,
+            None => Default::default(),
+        },
+        seconds: serde_json::from_value(field("seconds")).map_err(failed)?,
+    })
+}
+
+/// The result as the object that `apply` prints.
+///
+/// # Errors
+/// `INTERNAL` when it cannot be written.
+pub fn result_to_json(result: &BatchResult) -> Result<Value> {
+    serde_json::to_value(result)
+        .map_err(|e| Error::internal("a result cannot be written").with_source(e))
+}
+
 /// The message of why a batch failed.
 #[must_use]
 pub fn error_message(error: &Arc<Error>) -> v1::BatchError {
@@ -147,5 +179,9 @@ mod tests {
         };
         let back = result_from("t", "b", result_message(&result)).unwrap();
         assert_eq!(back, result);
+        let object = result_to_json(&result).unwrap();
+        let text = serde_json::to_string(&object).unwrap();
+        let read: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(result_from_json(&read).unwrap(), result);
     }
 }

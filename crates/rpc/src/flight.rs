@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tidegate_change::{BatchResult, Code, Error, Result};
+use serde_json::Value;
+use tidegate_change::{Code, Error, Result};
 
 /// Column of a put of files: name of the file that a piece is of.
 pub const FILE: &str = "file";
@@ -130,6 +131,9 @@ pub struct PutRequest {
     /// What the messages hold; told from their columns without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<PutContent>,
+    /// Rows that the messages hold together: a put that ends before is refused. Not checked without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u64>,
     /// jsonl, csv or parquet, for files in pieces; told from content and name without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
@@ -184,7 +188,7 @@ pub enum PutAnswer {
         events_read_count: u64,
     },
     /// The batch is done: the object that `apply` prints.
-    Result(Box<BatchResult>),
+    Result(Value),
 }
 
 /// Reads JSON that a client sent.

@@ -12,6 +12,7 @@ use futures::stream::BoxStream;
 use tidegate_change::{BatchResult, Code, Error, Result};
 use tidegate_cluster::metadata::OffsetRange;
 use tidegate_decode::FileFormat;
+use tidegate_rpc::batch::result_to_json;
 use tidegate_rpc::flight::{PutAnswer, PutRequest, from_json, to_json};
 use tidegate_rpc::status::{error_of, status_of};
 use tokio::sync::mpsc;
@@ -79,15 +80,14 @@ impl Put {
         };
         if request.dry_run {
             let result = self.serving.batches.dry_run(submission).await?;
-            self.tell(PutAnswer::Result(Box::new(result))).await;
+            self.tell(PutAnswer::Result(result_to_json(&result)?)).await;
             return Ok(());
         }
         let record = self.serving.batches.submit(submission).await?;
         let batch_id = record.batch_id.0.clone();
         self.tell(PutAnswer::Taken { batch_id }).await;
         let result = self.follow(&record).await?;
-        self.tell(PutAnswer::Result(Box::new(result.as_ref().clone())))
-            .await;
+        self.tell(PutAnswer::Result(result_to_json(&result)?)).await;
         Ok(())
     }
 
@@ -106,6 +106,7 @@ impl Put {
             spool: self.serving.spool.clone(),
             is_flat: resolved.spec.source.format == "flat",
             content: request.content,
+            rows: request.rows,
             format: request.format.as_deref().map(FileFormat::from_word).transpose()?,
             limits: IntakeLimits {
                 columns_max: limits.columns,

@@ -42,6 +42,8 @@ pub(super) struct Intake {
     pub(super) is_flat: bool,
     /// What the messages hold, where the caller says it.
     pub(super) content: Option<PutContent>,
+    /// Rows that must come, where the caller says it.
+    pub(super) rows: Option<u64>,
     /// Format of files.
     pub(super) format: Option<FileFormat>,
     pub(super) limits: IntakeLimits,
@@ -87,6 +89,7 @@ impl Intake {
     ) -> Result<Received> {
         let mut spool = self.spool.open()?;
         let mut content: Option<Box<dyn Content>> = None;
+        let mut rows_count = 0;
         for message in futures::executor::block_on_stream(FlightDataDecoder::new(messages)) {
             match (message.map_err(unreadable)?.payload, &mut content) {
                 (DecodedPayload::None, _) => {}
@@ -94,6 +97,7 @@ impl Intake {
                     content = Some(self.content(&schema, &spool)?);
                 }
                 (DecodedPayload::RecordBatch(batch), Some(content)) => {
+                    rows_count += batch.num_rows() as u64;
                     content.write(&batch, &mut spool)?;
                 }
                 (DecodedPayload::Schema(_), Some(_)) => return Err(invalid("two schemas")),
@@ -101,6 +105,10 @@ impl Intake {
             }
         }
         let content = content.ok_or_else(|| invalid("no schema"))?;
+        // A caller that fails half-way may end its stream as if all had been sent.
+        if let Some(expected) = self.rows.filter(|expected| *expected != rows_count) {
+            return Err(invalid(&format!("{rows_count} rows instead of {expected}")));
+        }
         let written = content.finish()?;
         Ok(Received {
             sources: SourceSet::spooled(written.files, spool),
