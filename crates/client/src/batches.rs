@@ -235,7 +235,10 @@ pub(crate) fn outcome_of(batch: v1::Batch) -> Result<BatchResult> {
             error.causes,
         )),
         (v1::BatchState::Cancelled, _, _) => {
-            let message = format!("table {}: batch {} was cancelled", batch.table, batch.batch_id);
+            let message = format!(
+                "table {}: batch {} was cancelled",
+                batch.table, batch.batch_id
+            );
             Err(Error::new(Code::Cancelled, message))
         }
         _ => Err(Error::internal("a batch ended without an outcome")),

@@ -40,11 +40,7 @@ impl Client {
     }
 
     /// Makes a call until it is answered, refused, or patience is over.
-    pub(crate) async fn call<T, F>(
-        &self,
-        repeat: Repeat,
-        call: impl Fn(Channel) -> F,
-    ) -> Result<T>
+    pub(crate) async fn call<T, F>(&self, repeat: Repeat, call: impl Fn(Channel) -> F) -> Result<T>
     where
         F: Future<Output = std::result::Result<T, Status>>,
     {

@@ -232,18 +232,21 @@ fn messages(
         .with_metadata(request.into())
         .with_flight_descriptor(Some(descriptor))
         .build(pieces);
-    futures::stream::unfold((encoder, Some(failure)), |(mut encoder, mut failure)| async move {
-        match encoder.next().await? {
-            Ok(message) => Some((message, (encoder, failure))),
-            Err(error) => {
-                if let Some(failure) = failure.take() {
-                    // A caller that is gone has no use for it.
-                    let _ = failure.send(local(error));
+    futures::stream::unfold(
+        (encoder, Some(failure)),
+        |(mut encoder, mut failure)| async move {
+            match encoder.next().await? {
+                Ok(message) => Some((message, (encoder, failure))),
+                Err(error) => {
+                    if let Some(failure) = failure.take() {
+                        // A caller that is gone has no use for it.
+                        let _ = failure.send(local(error));
+                    }
+                    std::future::pending().await
                 }
-                std::future::pending().await
             }
-        }
-    })
+        },
+    )
 }
 
 fn local(error: FlightError) -> Error {
@@ -279,7 +282,11 @@ fn pieces(files: Vec<SentFile>) -> impl Stream<Item = Result<RecordBatch>> + Sen
     ReceiverStream::new(receiver)
 }
 
-fn read_file(number: i64, file: SentFile, pieces: &mpsc::Sender<Result<RecordBatch>>) -> Result<()> {
+fn read_file(
+    number: i64,
+    file: SentFile,
+    pieces: &mpsc::Sender<Result<RecordBatch>>,
+) -> Result<()> {
     let failed = |e| Error::io(format!("source {}", file.name), e);
     let mut input: Box<dyn Read + Send> = match file.input {
         SentInput::Path(path) => Box::new(File::open(path).map_err(failed)?),
@@ -296,7 +303,10 @@ fn read_file(number: i64, file: SentFile, pieces: &mpsc::Sender<Result<RecordBat
             return Ok(());
         }
         is_first = false;
-        if pieces.blocking_send(piece(&file.name, &chunk, number)).is_err() {
+        if pieces
+            .blocking_send(piece(&file.name, &chunk, number))
+            .is_err()
+        {
             return Ok(());
         }
         if count < PIECE_BYTES {

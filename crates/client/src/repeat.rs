@@ -76,7 +76,10 @@ impl<'a> Tries<'a> {
     fn may_repeat(&self, status: &Status) -> bool {
         let code = error_of(status).code();
         // Trying again does not make room, and the holder of a directory keeps it.
-        if matches!(code, Code::StorageFull | Code::DirectoryHeld | Code::TimedOut) {
+        if matches!(
+            code,
+            Code::StorageFull | Code::DirectoryHeld | Code::TimedOut
+        ) {
             return false;
         }
         match self.repeat {
@@ -150,7 +153,12 @@ mod tests {
 
     #[test]
     fn refusals_are_final() {
-        for code in [Code::InvalidSpec, Code::TableNotFound, Code::StorageFull, Code::Internal] {
+        for code in [
+            Code::InvalidSpec,
+            Code::TableNotFound,
+            Code::StorageFull,
+            Code::Internal,
+        ] {
             let status = status_of(&Error::new(code, "x"));
             assert_eq!(next(Repeat::Always, &status), Next::GiveUp, "{code}");
         }

@@ -61,7 +61,9 @@ impl Client {
             .map_err(|e| self.unreadable(e))?
             .ok_or_else(|| Error::internal("an answer without columns"))?;
         let DecodedPayload::Schema(schema) = &first.payload else {
-            return Err(Error::internal("an answer that does not begin with its columns"));
+            return Err(Error::internal(
+                "an answer that does not begin with its columns",
+            ));
         };
         let until = match first.inner.app_metadata.as_ref() {
             [] => None,

@@ -66,7 +66,8 @@ mod tests {
         let cancellation = Cancellation::default();
         assert_eq!(cancellation.guard(async { Ok(7) }).await.unwrap(), 7);
         let clone = cancellation.clone();
-        let waiting = tokio::spawn(async move { clone.guard(std::future::pending::<Result<()>>()).await });
+        let waiting =
+            tokio::spawn(async move { clone.guard(std::future::pending::<Result<()>>()).await });
         cancellation.cancel();
         assert_eq!(waiting.await.unwrap().unwrap_err().code(), Code::Cancelled);
         assert!(cancellation.check().is_err());

@@ -220,9 +220,15 @@ mod tests {
         let Ticket::Read(read) = from_json("ticket", text.as_bytes()).unwrap() else {
             panic!("another kind");
         };
-        assert_eq!((read.version, read.filter.as_deref()), (Some(3), Some("a > 1")));
+        assert_eq!(
+            (read.version, read.filter.as_deref()),
+            (Some(3), Some("a > 1"))
+        );
         let again = to_json("ticket", &Ticket::Read(read.clone())).unwrap();
-        assert_eq!(from_json::<Ticket>("ticket", &again).unwrap(), Ticket::Read(read));
+        assert_eq!(
+            from_json::<Ticket>("ticket", &again).unwrap(),
+            Ticket::Read(read)
+        );
     }
 
     #[test]

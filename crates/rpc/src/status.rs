@@ -30,7 +30,11 @@ const RETRY_DELAY: Duration = Duration::from_millis(200);
 #[must_use]
 pub fn status_of(error: &Error) -> Status {
     let details = details_of(error);
-    Status::with_error_details(grpc_code(error.code()), shortened(&error.to_string()), details)
+    Status::with_error_details(
+        grpc_code(error.code()),
+        shortened(&error.to_string()),
+        details,
+    )
 }
 
 /// The status of an error that a field of the request is at fault for.
@@ -48,7 +52,11 @@ pub fn not_leader(leader_endpoint: Option<&str>) -> Status {
     let error = Error::new(Code::NotLeader, "this node does not lead the cluster");
     let mut details = ErrorDetails::new();
     let metadata = leader_endpoint.map(|endpoint| (LEADER.to_owned(), endpoint.to_owned()));
-    details.set_error_info(error.code().as_str(), DOMAIN, metadata.into_iter().collect::<HashMap<_, _>>());
+    details.set_error_info(
+        error.code().as_str(),
+        DOMAIN,
+        metadata.into_iter().collect::<HashMap<_, _>>(),
+    );
     details.set_retry_info(Some(RETRY_DELAY));
     Status::with_error_details(grpc_code(error.code()), error.to_string(), details)
 }
@@ -90,7 +98,9 @@ pub fn error_of(status: &Status) -> Error {
     if let Some(hint) = info.and_then(|info| info.metadata.get(HINT).cloned()) {
         error = error.with_hint(hint);
     }
-    let causes = status.get_details_debug_info().map(|info| info.stack_entries);
+    let causes = status
+        .get_details_debug_info()
+        .map(|info| info.stack_entries);
     match causes.and_then(Cause::chain) {
         Some(cause) => error.with_source(cause),
         None => error,
@@ -173,7 +183,10 @@ fn details_of(error: &Error) -> ErrorDetails {
 
 /// Whether the same call may succeed later.
 fn is_worth_a_retry(code: Code) -> bool {
-    matches!(code.kind(), Kind::Conflict | Kind::Unavailable | Kind::Fenced)
+    matches!(
+        code.kind(),
+        Kind::Conflict | Kind::Unavailable | Kind::Fenced
+    )
 }
 
 fn grpc_code(code: Code) -> tonic::Code {
@@ -258,7 +271,12 @@ mod tests {
 
     #[test]
     fn what_may_succeed_later_says_so() {
-        for code in [Code::Io, Code::CommitConflict, Code::Unavailable, Code::Fenced] {
+        for code in [
+            Code::Io,
+            Code::CommitConflict,
+            Code::Unavailable,
+            Code::Fenced,
+        ] {
             let status = status_of(&Error::new(code, "x"));
             assert!(retry_delay_of(&status).is_some(), "{code}");
         }

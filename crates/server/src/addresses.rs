@@ -65,10 +65,12 @@ fn confined(url: &str, path: &Path, directories: &[PathBuf]) -> Result<PathBuf> 
             .with_hint("name its directory in sources.directories of the node's configuration")
     };
     // Where a path is outside, nothing is said of what is there.
-    let real = path.canonicalize().map_err(|e| match is_below(path, directories) {
-        true => Error::io(format!("source {url}"), e),
-        false => refused(),
-    })?;
+    let real = path
+        .canonicalize()
+        .map_err(|e| match is_below(path, directories) {
+            true => Error::io(format!("source {url}"), e),
+            false => refused(),
+        })?;
     let is_inside = directories
         .iter()
         .filter_map(|directory| directory.canonicalize().ok())
@@ -80,7 +82,10 @@ fn is_below(path: &Path, directories: &[PathBuf]) -> bool {
     let climbs = path
         .components()
         .any(|part| part == std::path::Component::ParentDir);
-    !climbs && directories.iter().any(|directory| path.starts_with(directory))
+    !climbs
+        && directories
+            .iter()
+            .any(|directory| path.starts_with(directory))
 }
 
 #[cfg(test)]
@@ -104,14 +109,20 @@ mod tests {
         }
         let url = |below: &str| format!("file://{}/{below}", dir.path().display());
         assert_eq!(collected(&url("in/a.jsonl"), &inside).unwrap(), ["a.jsonl"]);
-        assert_eq!(collected(&url("in/"), &inside).unwrap(), ["a.jsonl", "day/b.jsonl"]);
+        assert_eq!(
+            collected(&url("in/"), &inside).unwrap(),
+            ["a.jsonl", "day/b.jsonl"]
+        );
         std::os::unix::fs::symlink(dir.path().join("secret"), inside.join("link")).unwrap();
         let denied = ["secret", "in/../secret", "in/link", "in/", "absent"];
         for below in denied {
             let error = collected(&url(below), &inside).unwrap_err();
             assert_eq!(error.code(), Code::PermissionDenied, "{below}");
         }
-        assert_eq!(collected(&url("in/absent"), &inside).unwrap_err().code(), Code::NotFound);
+        assert_eq!(
+            collected(&url("in/absent"), &inside).unwrap_err().code(),
+            Code::NotFound
+        );
         let refused = [
             ("s3://bucket/a", Code::Unsupported),
             ("a.jsonl", Code::InvalidArgument),

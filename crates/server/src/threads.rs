@@ -116,7 +116,9 @@ mod tests {
     #[tokio::test]
     async fn a_panic_is_an_error_of_the_call() {
         let threads = WorkThreads::start().unwrap();
-        let result = threads.run(async { Err::<(), _>(Error::new(Code::Io, "x")) }).await;
+        let result = threads
+            .run(async { Err::<(), _>(Error::new(Code::Io, "x")) })
+            .await;
         assert_eq!(result.unwrap_err().code(), Code::Io);
         let result = threads.run(async { panicking() }).await;
         assert_eq!(result.unwrap_err().code(), Code::Internal);

@@ -150,9 +150,9 @@ async fn take(client: &Client, arguments: &Arguments, options: &SubmitOptions) -
         if !options.dry_run {
             return Ok(Taken::Runs(batch.batch_id));
         }
-        let result = batch.result.ok_or_else(|| {
-            Error::internal("a dry run without a result")
-        })?;
+        let result = batch
+            .result
+            .ok_or_else(|| Error::internal("a dry run without a result"))?;
         let result = result_from(table, &batch.batch_id, result)?;
         return Ok(Taken::Counted(Box::new(result)));
     }

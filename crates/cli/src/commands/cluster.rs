@@ -89,7 +89,9 @@ pub(crate) async fn run(context: &Context, noun: Noun) -> Result<()> {
             render::object(context, &Status::of(status))
         }
         Noun::Add(arguments) => {
-            client.add_node(arguments.node_id, &arguments.address).await?;
+            client
+                .add_node(arguments.node_id, &arguments.address)
+                .await?;
             context.say(&format!("added {}", arguments.node_id));
             Ok(())
         }

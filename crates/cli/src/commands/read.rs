@@ -84,8 +84,12 @@ fn ticket_of(arguments: &Arguments) -> Result<ReadTicket> {
     let time = arguments.timestamp.as_deref();
     Ok(ReadTicket {
         table: arguments.table.clone(),
-        version: version.map(|text| signed_version("--version", text)).transpose()?,
-        timestamp_ms: time.map(|text| parse_time_ms("--timestamp", text)).transpose()?,
+        version: version
+            .map(|text| signed_version("--version", text))
+            .transpose()?,
+        timestamp_ms: time
+            .map(|text| parse_time_ms("--timestamp", text))
+            .transpose()?,
         columns: arguments.columns.clone(),
         filter: arguments.filter.clone(),
         order: arguments.order,

@@ -80,7 +80,9 @@ pub(crate) fn load(
     file: Option<&PathBuf>,
     options: NodeOptions,
 ) -> Result<Config> {
-    let roles = options.roles.map(|roles| roles.into_iter().map(NodeRole::from).collect());
+    let roles = options
+        .roles
+        .map(|roles| roles.into_iter().map(NodeRole::from).collect());
     let flags = Overrides {
         listen: options.listen,
         advertise: options.advertise,

@@ -34,7 +34,9 @@ pub(super) async fn run(context: &Context, client: &Client, noun: Noun) -> Resul
         }
         Noun::Drop(arguments) => {
             confirm_drop(&arguments)?;
-            client.drop_table(&arguments.table, arguments.keep_files).await?;
+            client
+                .drop_table(&arguments.table, arguments.keep_files)
+                .await?;
             context.say(&format!("dropped {}", arguments.table));
             return Ok(());
         }

@@ -10,8 +10,6 @@
 mod record;
 mod records;
 mod run;
-#[cfg(test)]
-mod tests;
 
 pub(crate) use record::{BatchRecord, BatchStatus};
 pub(crate) use run::Batches;

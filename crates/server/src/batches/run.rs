@@ -163,5 +163,8 @@ impl Inner {
 }
 
 fn stopping() -> Error {
-    Error::new(Code::Unavailable, "the node stops and takes no more batches")
+    Error::new(
+        Code::Unavailable,
+        "the node stops and takes no more batches",
+    )
 }

@@ -164,9 +164,15 @@ mod tests {
         };
         let config = load(text, &variables, flags).unwrap();
         assert_eq!(config.listen.port(), 3);
-        assert_eq!((config.limits.streams, config.drain), (8, Span::from_ms(3_000)));
+        assert_eq!(
+            (config.limits.streams, config.drain),
+            (8, Span::from_ms(3_000))
+        );
         assert_eq!(config.limits.put_bytes, Bytes(1 << 30));
-        assert_eq!(config.sources.directories, [PathBuf::from("/a"), "/b".into()]);
+        assert_eq!(
+            config.sources.directories,
+            [PathBuf::from("/a"), "/b".into()]
+        );
         assert!(config.insecure_dev && config.tls.key.is_none());
     }
 
@@ -179,7 +185,10 @@ mod tests {
 
     #[test]
     fn a_value_of_another_kind_is_refused() {
-        for variable in [("TIDEGATE_LIMITS_STREAMS", "many"), ("TIDEGATE_DRAIN", "soon")] {
+        for variable in [
+            ("TIDEGATE_LIMITS_STREAMS", "many"),
+            ("TIDEGATE_DRAIN", "soon"),
+        ] {
             let error = load("{}", &[variable], Overrides::default()).unwrap_err();
             assert_eq!(error.code(), Code::InvalidArgument, "{variable:?}");
         }
@@ -191,6 +200,10 @@ mod tests {
         let text = serde_json::to_string(&config).unwrap();
         assert_eq!(load(&text, &[], Overrides::default()).unwrap(), config);
         let names = config.variables().unwrap();
-        assert!(names.iter().any(|(name, _)| name == "TIDEGATE_TLS_CLIENT_AUTHORITY"));
+        assert!(
+            names
+                .iter()
+                .any(|(name, _)| name == "TIDEGATE_TLS_CLIENT_AUTHORITY")
+        );
     }
 }

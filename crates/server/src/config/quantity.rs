@@ -139,7 +139,12 @@ mod tests {
 
     #[test]
     fn quantities_are_written_in_the_largest_whole_unit_and_read_again() {
-        for (bytes, text) in [(4 << 20, "4MiB"), (1500, "1500B"), (0, "0B"), (3 << 40, "3TiB")] {
+        for (bytes, text) in [
+            (4 << 20, "4MiB"),
+            (1500, "1500B"),
+            (0, "0B"),
+            (3 << 40, "3TiB"),
+        ] {
             assert_eq!(Bytes(bytes).to_string(), text);
             assert_eq!(Bytes::parse(text), Some(Bytes(bytes)));
         }
@@ -147,7 +152,12 @@ mod tests {
         for text in ["", "4MB", "-1", "x", "99999999999TiB"] {
             assert_eq!(Bytes::parse(text), None, "{text}");
         }
-        for (ms, text) in [(10_000, "10s"), (90_000, "90s"), (120_000, "2m"), (5, "5ms")] {
+        for (ms, text) in [
+            (10_000, "10s"),
+            (90_000, "90s"),
+            (120_000, "2m"),
+            (5, "5ms"),
+        ] {
             assert_eq!(Span(ms).to_string(), text);
             assert_eq!(Span::parse(text), Some(Span(ms)));
         }

@@ -9,9 +9,7 @@ use arrow_flight::{
 use futures::{StreamExt, TryStreamExt};
 use tidegate_change::{Error, Result};
 use tidegate_rpc::batch::version_message;
-use tidegate_rpc::flight::{
-    ReadTicket, StreamEnd, Ticket as Wanted, from_json, to_json,
-};
+use tidegate_rpc::flight::{ReadTicket, StreamEnd, Ticket as Wanted, from_json, to_json};
 use tidegate_rpc::status::status_of;
 use tonic::{Request, Status};
 

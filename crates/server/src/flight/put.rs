@@ -30,6 +30,8 @@ use crate::services::Answers;
 const MESSAGES_WAITING: usize = 4;
 /// Answers that wait for the caller.
 const ANSWERS_WAITING: usize = 16;
+/// Messages that may come before the first rows.
+const HEAD_MESSAGES_MAX: usize = 8;
 /// Bytes between two answers on how much arrived.
 const RECEIVED_STEP_BYTES: u64 = 8 << 20;
 
@@ -59,17 +61,18 @@ struct Put {
 impl Put {
     async fn run(&mut self, messages: Streaming<FlightData>) -> Result<()> {
         let mut messages = messages.boxed();
-        let first = match messages.next().await {
-            Some(first) => first.map_err(|status| error_of(&status))?,
-            None => return Err(Error::new(Code::InvalidArgument, "the put is empty")),
-        };
-        let request = request_of(&first)?;
-        let descriptor = first.flight_descriptor.as_ref().ok_or_else(|| {
+        let head = head_of(&mut messages).await?;
+        let descriptor = head
+            .first()
+            .and_then(|first| first.flight_descriptor.as_ref());
+        let descriptor = descriptor.ok_or_else(|| {
             let message = "descriptor: the first message names the table";
             Error::new(Code::InvalidArgument, message)
         })?;
         let table = table_of(descriptor)?;
-        let received = self.receive(&table, &request, first, messages).await?;
+        let request = request_of(&head)?;
+        let messages = futures::stream::iter(head.into_iter().map(Ok)).chain(messages);
+        let received = self.receive(&table, &request, messages.boxed()).await?;
         let submission = Submission {
             table,
             sources: received.sources,
@@ -96,7 +99,6 @@ impl Put {
         &self,
         table: &str,
         request: &PutRequest,
-        first: FlightData,
         mut messages: BoxStream<'static, Result<FlightData, Status>>,
     ) -> Result<Received> {
         let reader = self.serving.embedded.reader();
@@ -107,7 +109,11 @@ impl Put {
             is_flat: resolved.spec.source.format == "flat",
             content: request.content,
             rows: request.rows,
-            format: request.format.as_deref().map(FileFormat::from_word).transpose()?,
+            format: request
+                .format
+                .as_deref()
+                .map(FileFormat::from_word)
+                .transpose()?,
             limits: IntakeLimits {
                 columns_max: limits.columns,
                 files_max: limits.put_files,
@@ -116,14 +122,22 @@ impl Put {
         let (pieces, waiting) = mpsc::channel(MESSAGES_WAITING);
         let writing = tokio::task::spawn_blocking(move || intake.run(ReceiverStream::new(waiting)));
         let (mut bytes, mut told) = (0_u64, 0_u64);
-        let mut next = Some(Ok(first));
-        while let Some(message) = next {
+        loop {
+            let next = tokio::select! {
+                next = messages.next() => next,
+                () = self.serving.stopped() => return Err(Serving::stopping()),
+            };
+            let Some(message) = next else { break };
             let message = message.map_err(|status| error_of(&status))?;
             bytes += (message.data_body.len() + message.data_header.len()) as u64;
             if bytes > limits.put_bytes.0 {
                 let message = format!("the put is larger than {}", limits.put_bytes);
                 return Err(Error::new(Code::ResourceExhausted, message)
                     .with_hint("cut it into several batches, or raise limits.put_bytes"));
+            }
+            // What holds metadata alone is no Arrow message.
+            if message.data_header.is_empty() {
+                continue;
             }
             // A writer that is gone says below why.
             if pieces.send(Ok(message)).await.is_err() {
@@ -133,10 +147,6 @@ impl Put {
                 told = bytes;
                 self.tell(PutAnswer::Received { bytes }).await;
             }
-            next = tokio::select! {
-                next = messages.next() => next,
-                () = self.serving.stopped() => return Err(Serving::stopping()),
-            };
         }
         drop(pieces);
         let received = writing.await.map_err(|panic| {
@@ -192,11 +202,34 @@ fn error_again(error: &Error) -> Error {
     error_of(&status_of(error))
 }
 
-fn request_of(first: &FlightData) -> Result<PutRequest> {
-    if first.app_metadata.is_empty() {
-        return Ok(PutRequest::default());
+/// The first messages, up to the one with the caller's metadata or with the first rows. Some clients can
+/// give metadata to rows only, not to the schema before them.
+async fn head_of(
+    messages: &mut BoxStream<'static, Result<FlightData, Status>>,
+) -> Result<Vec<FlightData>> {
+    let mut head = Vec::new();
+    while head.len() < HEAD_MESSAGES_MAX {
+        let Some(message) = messages.next().await else {
+            break;
+        };
+        let message = message.map_err(|status| error_of(&status))?;
+        let is_last = !message.app_metadata.is_empty() || !message.data_body.is_empty();
+        head.push(message);
+        if is_last {
+            break;
+        }
     }
-    from_json("metadata of the first message", &first.app_metadata)
+    match head.is_empty() {
+        true => Err(Error::new(Code::InvalidArgument, "the put is empty")),
+        false => Ok(head),
+    }
+}
+
+fn request_of(head: &[FlightData]) -> Result<PutRequest> {
+    match head.last().map(|message| message.app_metadata.as_ref()) {
+        None | Some([]) => Ok(PutRequest::default()),
+        Some(metadata) => from_json("metadata of the first message", metadata),
+    }
 }
 
 fn options_of(request: &PutRequest) -> ApplyOptions {

@@ -46,7 +46,11 @@ impl Node {
         let failed = |e| Error::io(format!("listen {listen}"), e);
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let scheme = if config.is_encrypted() { "https" } else { "http" };
+        let scheme = if config.is_encrypted() {
+            "https"
+        } else {
+            "http"
+        };
         let endpoint = match &config.advertise {
             Some(endpoint) => endpoint.clone(),
             None => format!("{scheme}://{address}"),
@@ -103,7 +107,10 @@ impl Node {
         if within(drain, self.serving.threads.idle()).await.is_none() {
             tracing::warn!("batches are cancelled, the drain is over");
             self.serving.batches.cancel_all();
-            if within(LAST_CALL, self.serving.threads.idle()).await.is_none() {
+            if within(LAST_CALL, self.serving.threads.idle())
+                .await
+                .is_none()
+            {
                 tracing::warn!("a batch does not end; the next start takes it up");
             }
         }

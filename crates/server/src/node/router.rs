@@ -31,10 +31,10 @@ pub(super) async fn router(serving: &Serving) -> Result<(Router, HealthReporter)
         limits.message_bytes.as_length(),
         limits.flight_message_bytes.as_length(),
     );
-    let batches = BatchServiceServer::new(BatchApi::new(serving.clone()))
-        .max_decoding_message_size(message);
-    let tables = TableServiceServer::new(TableApi::new(serving.clone()))
-        .max_decoding_message_size(message);
+    let batches =
+        BatchServiceServer::new(BatchApi::new(serving.clone())).max_decoding_message_size(message);
+    let tables =
+        TableServiceServer::new(TableApi::new(serving.clone())).max_decoding_message_size(message);
     let cluster = ClusterServiceServer::new(ClusterApi::new(serving.clone()))
         .max_decoding_message_size(message);
     let flights = FlightServiceServer::new(FlightEndpoint::new(serving.clone()))
@@ -42,8 +42,12 @@ pub(super) async fn router(serving: &Serving) -> Result<(Router, HealthReporter)
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_serving::<BatchServiceServer<BatchApi>>().await;
     reporter.set_serving::<TableServiceServer<TableApi>>().await;
-    reporter.set_serving::<ClusterServiceServer<ClusterApi>>().await;
-    reporter.set_serving::<FlightServiceServer<FlightEndpoint>>().await;
+    reporter
+        .set_serving::<ClusterServiceServer<ClusterApi>>()
+        .await;
+    reporter
+        .set_serving::<FlightServiceServer<FlightEndpoint>>()
+        .await;
     let (v1, v1alpha) = (reflection().build_v1(), reflection().build_v1alpha());
     let invalid = |e| Error::internal("the descriptors cannot be served").with_source(e);
     let router = server(&serving.config)?
@@ -59,10 +63,18 @@ pub(super) async fn router(serving: &Serving) -> Result<(Router, HealthReporter)
 
 /// Says that nothing serves any more.
 pub(super) async fn set_stopping(reporter: &HealthReporter) {
-    reporter.set_not_serving::<BatchServiceServer<BatchApi>>().await;
-    reporter.set_not_serving::<TableServiceServer<TableApi>>().await;
-    reporter.set_not_serving::<ClusterServiceServer<ClusterApi>>().await;
-    reporter.set_not_serving::<FlightServiceServer<FlightEndpoint>>().await;
+    reporter
+        .set_not_serving::<BatchServiceServer<BatchApi>>()
+        .await;
+    reporter
+        .set_not_serving::<TableServiceServer<TableApi>>()
+        .await;
+    reporter
+        .set_not_serving::<ClusterServiceServer<ClusterApi>>()
+        .await;
+    reporter
+        .set_not_serving::<FlightServiceServer<FlightEndpoint>>()
+        .await;
     let whole = tonic_health::ServingStatus::NotServing;
     reporter.set_service_status("", whole).await;
 }

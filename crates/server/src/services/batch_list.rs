@@ -105,7 +105,12 @@ async fn of_table(
                     version: entry.version,
                     ..result
                 };
-                found.push(succeeded(table, &result.batch_id, Some(&result), entry.timestamp_ms));
+                found.push(succeeded(
+                    table,
+                    &result.batch_id,
+                    Some(&result),
+                    entry.timestamp_ms,
+                ));
             }
             below = Some(entry.version);
             if found.len() == room {
@@ -141,13 +146,23 @@ async fn of_all(
     let next = marks
         .last()
         .filter(|_| has_more)
-        .map(|((time_ms, table, version), _)| Place::Behind(*time_ms, (*table).to_owned(), *version));
+        .map(|((time_ms, table, version), _)| {
+            Place::Behind(*time_ms, (*table).to_owned(), *version)
+        });
     let reader = serving.embedded.reader();
     let mut reads = Vec::with_capacity(marks.len());
     for ((time_ms, table, _), mark) in marks {
-        reads.push(read_batch(reader.clone(), table.to_owned(), mark.clone(), time_ms));
+        reads.push(read_batch(
+            reader.clone(),
+            table.to_owned(),
+            mark.clone(),
+            time_ms,
+        ));
     }
-    let found = futures::stream::iter(reads).buffered(READS).try_collect().await?;
+    let found = futures::stream::iter(reads)
+        .buffered(READS)
+        .try_collect()
+        .await?;
     Ok((found, next))
 }
 

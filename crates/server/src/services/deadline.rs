@@ -23,10 +23,7 @@ pub(crate) fn remaining(metadata: &MetadataMap) -> Option<Duration> {
     clippy::disallowed_methods,
     reason = "the caller's deadline; no decision about data depends on it"
 )]
-pub(crate) async fn within<T>(
-    limit: Option<Duration>,
-    work: impl Future<Output = T>,
-) -> Option<T> {
+pub(crate) async fn within<T>(limit: Option<Duration>, work: impl Future<Output = T>) -> Option<T> {
     match limit {
         Some(limit) => tokio::time::timeout(limit, work).await.ok(),
         None => Some(work.await),
@@ -93,7 +90,9 @@ mod tests {
     async fn a_call_that_takes_too_long_says_so() {
         let mut metadata = MetadataMap::new();
         metadata.insert(HEADER, "1m".parse().unwrap());
-        let error = bounded::<()>(&metadata, std::future::pending()).await.unwrap_err();
+        let error = bounded::<()>(&metadata, std::future::pending())
+            .await
+            .unwrap_err();
         assert_eq!(error.code(), Code::TimedOut);
     }
 }

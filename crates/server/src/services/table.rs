@@ -41,12 +41,19 @@ impl TableApi {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let work = self.serving.threads.run(change(Arc::clone(&self.serving.embedded)));
+        let work = self
+            .serving
+            .threads
+            .run(change(Arc::clone(&self.serving.embedded)));
         let done = deadline::bounded(metadata, work).await;
         done.map_err(|e| status_of(&e))
     }
 
-    async fn rows(&self, metadata: &MetadataMap, ticket: Ticket) -> Result<tidegate_query::Rows, Status> {
+    async fn rows(
+        &self,
+        metadata: &MetadataMap,
+        ticket: Ticket,
+    ) -> Result<tidegate_query::Rows, Status> {
         let reader = self.serving.embedded.reader();
         let opened = deadline::bounded(metadata, reads::open(&reader, ticket)).await;
         Ok(opened.map_err(|e| status_of(&e))?.rows)
@@ -177,7 +184,9 @@ impl TableService for TableApi {
             table: request.get_ref().table.clone(),
             limit: None,
         };
-        let rows = self.rows(request.metadata(), Ticket::Rejects(ticket)).await?;
+        let rows = self
+            .rows(request.metadata(), Ticket::Rejects(ticket))
+            .await?;
         let messages = rows::messages(rows, |rejects| v1::ReadRejectsResponse { rejects });
         Ok(Response::new(messages.boxed()))
     }
@@ -274,7 +283,11 @@ async fn list_history(
         .history_below(below.map(TableVersion), Some(size + 1))
         .await?;
     let has_more = entries.len() > size;
-    let lines: Vec<_> = entries.into_iter().take(size).map(HistoryLine::of).collect();
+    let lines: Vec<_> = entries
+        .into_iter()
+        .take(size)
+        .map(HistoryLine::of)
+        .collect();
     let next_page_token = match lines.last() {
         Some(last) if has_more => page::token(&last.version.0)?,
         _ => String::new(),

@@ -56,7 +56,10 @@ fn append_nested(array: &dyn Array, data_type: &DataType, bytes: &mut Vec<u8>) -
             bytes.push(NULL);
             continue;
         }
-        bytes.push(VALID);
+        // What a key stands for says itself whether it is a value.
+        if !matches!(data_type, DataType::Dictionary(_, _)) {
+            bytes.push(VALID);
+        }
         match data_type {
             DataType::Struct(_) => {
                 for column in array.as_struct().columns() {
@@ -72,7 +75,10 @@ fn append_nested(array: &dyn Array, data_type: &DataType, bytes: &mut Vec<u8>) -
             DataType::Dictionary(_, _) => {
                 let dictionary = array.as_any_dictionary();
                 let key = dictionary.normalized_keys().get(row).copied();
-                append_values(&dictionary.values().slice(key.unwrap_or_default(), 1), bytes)?;
+                append_values(
+                    &dictionary.values().slice(key.unwrap_or_default(), 1),
+                    bytes,
+                )?;
             }
             other => {
                 let message = format!("the put has a column of type {other}, which no source has");
@@ -94,11 +100,7 @@ fn append_primitive<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>, bytes: &mu
     });
 }
 
-fn append_each(
-    array: &dyn Array,
-    bytes: &mut Vec<u8>,
-    append: impl Fn(usize, &mut Vec<u8>),
-) {
+fn append_each(array: &dyn Array, bytes: &mut Vec<u8>, append: impl Fn(usize, &mut Vec<u8>)) {
     for row in 0..array.len() {
         if array.is_null(row) {
             bytes.push(NULL);
@@ -186,14 +188,18 @@ mod tests {
     #[test]
     fn dictionaries_are_their_values_and_nulls_hide_what_is_under_them() {
         let plain = StringArray::from(vec![Some("b"), None, Some("a"), Some("b")]);
-        let coded: DictionaryArray<Int32Type> =
-            vec![Some("b"), None, Some("a"), Some("b")].into_iter().collect();
+        let coded: DictionaryArray<Int32Type> = vec![Some("b"), None, Some("a"), Some("b")]
+            .into_iter()
+            .collect();
         assert_eq!(bytes_of(&plain), bytes_of(&coded));
         let hidden = Int64Array::new(vec![1, 9].into(), Some(vec![true, false].into()));
         let other = Int64Array::new(vec![1, 7].into(), Some(vec![true, false].into()));
         assert_eq!(bytes_of(&hidden), bytes_of(&other));
         assert_ne!(bytes_of(&hidden), bytes_of(&Int64Array::from(vec![1, 9])));
-        assert_ne!(bytes_of(&Int32Array::from(vec![1])), bytes_of(&Int64Array::from(vec![1])));
+        assert_ne!(
+            bytes_of(&Int32Array::from(vec![1])),
+            bytes_of(&Int64Array::from(vec![1]))
+        );
     }
 
     #[test]

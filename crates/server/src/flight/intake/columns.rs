@@ -62,8 +62,11 @@ impl Columns {
     }
 
     fn failed(&self, error: parquet::errors::ParquetError) -> Error {
-        Error::new(Code::Io, format!("{}: cannot be written", self.path.display()))
-            .with_source(error)
+        Error::new(
+            Code::Io,
+            format!("{}: cannot be written", self.path.display()),
+        )
+        .with_source(error)
     }
 }
 
@@ -106,7 +109,11 @@ impl Content for Columns {
             hasher.update(column.finalize().as_bytes());
         }
         Ok(Written {
-            files: vec![source_file(STREAM_NAME, self.path, Some(FileFormat::Parquet))],
+            files: vec![source_file(
+                STREAM_NAME,
+                self.path,
+                Some(FileFormat::Parquet),
+            )],
             input_digest: Digest(*hasher.finalize().as_bytes()),
             found_offsets: BTreeMap::new(),
         })

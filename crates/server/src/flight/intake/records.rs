@@ -56,7 +56,10 @@ impl Records {
             path,
             output: BufWriter::new(file),
             is_flat,
-            names: RECORD_COLUMNS.into_iter().filter(|name| has(name)).collect(),
+            names: RECORD_COLUMNS
+                .into_iter()
+                .filter(|name| has(name))
+                .collect(),
             hasher: blake3::Hasher::new_derive_key(DIGEST_CONTEXT),
             offsets: BTreeMap::new(),
         })
@@ -198,7 +201,11 @@ impl Content for Records {
         let mut hasher = self.hasher;
         hasher.update(self.names.join(",").as_bytes());
         Ok(Written {
-            files: vec![source_file(STREAM_NAME, self.path, Some(FileFormat::JsonLines))],
+            files: vec![source_file(
+                STREAM_NAME,
+                self.path,
+                Some(FileFormat::JsonLines),
+            )],
             input_digest: Digest(*hasher.finalize().as_bytes()),
             found_offsets: self.offsets,
         })
