@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tidegate_change::clock::SystemRandom;
 use tidegate_change::{Code, Error, Random, Result};
+use tidegate_rpc::encryption::choose_provider;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
 /// Silence after which a connection is asked whether it lives. Without such pings a channel does not notice
@@ -15,6 +16,11 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a connection may take to open.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Bytes of a stream that a node may send ahead.
+const STREAM_WINDOW_BYTES: u32 = 1 << 20;
+/// Bytes of all streams that a node may send ahead.
+const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 
 /// How a client reaches a cluster.
 #[derive(Clone, Debug)]
@@ -78,6 +84,8 @@ impl ClientOptions {
             .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
             .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
             .keep_alive_while_idle(true)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .tcp_nodelay(true);
         match is_encrypted {
             true => endpoint.tls_config(self.tls.config()?).map_err(invalid),
@@ -91,6 +99,7 @@ impl TlsOptions {
         let read = |path: &PathBuf| {
             std::fs::read(path).map_err(|e| Error::io(format!("tls file {}", path.display()), e))
         };
+        choose_provider();
         let mut config = ClientTlsConfig::new();
         if let Some(authority) = &self.authority {
             config = config.ca_certificate(Certificate::from_pem(read(authority)?));

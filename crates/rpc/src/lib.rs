@@ -3,11 +3,13 @@
 //! - [`v1`] is the public interface; [`internal`] is spoken between nodes of one cluster.
 //! - [`status`]: errors as gRPC statuses with details, and back.
 //! - [`batch`]: results of batches as messages, and back; [`time`]: times and durations.
+//! - [`encryption`]: the process's choice of cryptography.
 //! - [`flight`]: what the JSON in Flight tickets and metadata says.
 //!
 //! [`DESCRIPTORS`] is what reflection serves.
 
 pub mod batch;
+pub mod encryption;
 pub mod flight;
 pub mod status;
 pub mod time;

@@ -93,6 +93,8 @@ pub struct Limits {
     pub connections: usize,
     /// Bytes of one `DoPut`.
     pub put_bytes: Bytes,
+    /// `DoPut`s that are received at one time; others wait.
+    pub puts: usize,
     /// Bytes of all input on disk that came by stream.
     pub spool_bytes: Bytes,
     /// Files of one `DoPut`.
@@ -114,6 +116,7 @@ impl Default for Limits {
             streams: 256,
             connections: 1024,
             put_bytes: Bytes(256 << 30),
+            puts: 8,
             spool_bytes: Bytes(512 << 30),
             put_files: 100_000,
             columns: 10_000,
@@ -178,6 +181,7 @@ impl Config {
             ("limits.streams", u64::from(limits.streams)),
             ("limits.connections", limits.connections as u64),
             ("limits.put_bytes", limits.put_bytes.0),
+            ("limits.puts", limits.puts as u64),
             ("limits.put_files", limits.put_files as u64),
             ("limits.columns", limits.columns as u64),
             ("limits.batches", limits.batches as u64),

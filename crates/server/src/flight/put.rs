@@ -32,6 +32,8 @@ const MESSAGES_WAITING: usize = 4;
 const ANSWERS_WAITING: usize = 16;
 /// Messages that may come before the first rows.
 const HEAD_MESSAGES_MAX: usize = 8;
+/// Times that a message's rows may be larger than the message: they are compressed, or share values.
+const EXPANSION_MAX: u64 = 16;
 /// Bytes between two answers on how much arrived.
 const RECEIVED_STEP_BYTES: u64 = 8 << 20;
 
@@ -104,6 +106,14 @@ impl Put {
         let reader = self.serving.embedded.reader();
         let resolved = reader.resolved(table).await?;
         let limits = &self.serving.config.limits;
+        // While a put waits for its turn the caller's stream fills and stops.
+        let _turn = tokio::select! {
+            turn = self.serving.puts.acquire() => {
+                turn.map_err(|e| Error::internal("the turns of puts").with_source(e))?
+            }
+            () = self.serving.stopped() => return Err(Serving::stopping()),
+        };
+        let message_bytes = limits.flight_message_bytes.0;
         let intake = Intake {
             spool: self.serving.spool.clone(),
             is_flat: resolved.spec.source.format == "flat",
@@ -117,6 +127,7 @@ impl Put {
             limits: IntakeLimits {
                 columns_max: limits.columns,
                 files_max: limits.put_files,
+                batch_bytes_max: message_bytes.saturating_mul(EXPANSION_MAX),
             },
         };
         let (pieces, waiting) = mpsc::channel(MESSAGES_WAITING);
@@ -140,7 +151,7 @@ impl Put {
                 continue;
             }
             // A writer that is gone says below why.
-            if pieces.send(Ok(message)).await.is_err() {
+            if pieces.send(message).await.is_err() {
                 break;
             }
             if bytes - told >= RECEIVED_STEP_BYTES {

@@ -3,6 +3,7 @@
 use arrow_flight::flight_service_server::FlightServiceServer;
 use tidegate_change::{Code, Error, Result};
 use tidegate_rpc::DESCRIPTORS;
+use tidegate_rpc::encryption::choose_provider;
 use tidegate_rpc::v1::batch_service_server::BatchServiceServer;
 use tidegate_rpc::v1::cluster_service_server::ClusterServiceServer;
 use tidegate_rpc::v1::table_service_server::TableServiceServer;
@@ -15,6 +16,11 @@ use super::serving::Serving;
 use crate::config::{Config, Tls};
 use crate::flight::FlightEndpoint;
 use crate::services::{BatchApi, ClusterApi, TableApi};
+
+/// Bytes of a stream that a caller may send ahead.
+const STREAM_WINDOW_BYTES: u32 = 1 << 20;
+/// Bytes of all streams of a connection that a caller may send ahead.
+const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 
 /// The services that reflection shows.
 const PUBLIC: [&str; 4] = [
@@ -95,6 +101,8 @@ fn server(config: &Config) -> Result<Server> {
     let server = Server::builder()
         .max_concurrent_streams(limits.streams)
         .http2_max_header_list_size(headers)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .http2_keepalive_interval(Some(config.keep_alive.interval.duration()))
         .http2_keepalive_timeout(Some(config.keep_alive.timeout.duration()));
     match tls_of(&config.tls)? {
@@ -110,6 +118,7 @@ fn tls_of(tls: &Tls) -> Result<Option<ServerTlsConfig>> {
     let (Some(certificate), Some(key)) = (&tls.certificate, &tls.key) else {
         return Ok(None);
     };
+    choose_provider();
     let read = |path: &std::path::Path| {
         std::fs::read(path).map_err(|e| Error::io(format!("tls file {}", path.display()), e))
     };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidegate_change::{Code, Error, Result};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::batches::Batches;
 use crate::config::Config;
@@ -18,6 +18,8 @@ pub(crate) struct Serving {
     pub(crate) batches: Batches,
     pub(crate) threads: Arc<WorkThreads>,
     pub(crate) spool: Spool,
+    /// Turns of puts that are received.
+    pub(crate) puts: Arc<Semaphore>,
     pub(crate) config: Arc<Config>,
     /// How others reach this node.
     pub(crate) endpoint: String,
@@ -35,6 +37,7 @@ impl Serving {
         Ok(Self {
             batches: Batches::new(Arc::clone(&embedded), Arc::clone(&threads), &config.limits),
             spool: Spool::new(embedded.spool(), config.limits.spool_bytes.0),
+            puts: Arc::new(Semaphore::new(config.limits.puts)),
             embedded,
             threads,
             config: Arc::new(config),

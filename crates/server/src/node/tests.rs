@@ -16,7 +16,7 @@ use tidegate_rpc::v1::batch_service_client::BatchServiceClient;
 use tidegate_rpc::v1::cluster_service_client::ClusterServiceClient;
 use tidegate_rpc::v1::table_service_client::TableServiceClient;
 use tokio::sync::Semaphore;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus};
 
@@ -262,6 +262,7 @@ async fn a_stop_lets_running_batches_end() {
     let mut batches = BatchServiceClient::new(channel);
     let request = submission(dir.path(), "b", "a.jsonl", "{}");
     batches.submit_batch(request.clone()).await.unwrap();
+    until_executed(&mut batches).await;
     let stopping = tokio::spawn(node.stop());
     // The stop goes on only when the batch does.
     workers.gate.add_permits(1);
@@ -305,6 +306,21 @@ async fn a_stop_cancels_what_takes_longer_than_the_drain() {
     assert_eq!(again.result.unwrap().version, 1);
 }
 
+/// Waits until the batch is no more in the queue, from which a stop would drop it.
+async fn until_executed(batches: &mut BatchServiceClient<Channel>) {
+    let asked = v1::WatchBatchRequest {
+        table: "t".into(),
+        batch_id: "b".into(),
+    };
+    let mut watch = batches.watch_batch(asked).await.unwrap().into_inner();
+    while let Some(message) = watch.message().await.unwrap() {
+        let progress = message.batch.unwrap().progress.unwrap();
+        if progress.phase != "queue" {
+            return;
+        }
+    }
+}
+
 async fn submit_waiting(node: &Node, request: v1::SubmitBatchRequest) -> v1::Batch {
     let mut batches = BatchServiceClient::new(channel(node).await);
     let request = v1::SubmitBatchRequest {
@@ -328,4 +344,44 @@ async fn a_directory_that_is_held_is_not_served() {
         .await
         .unwrap_err();
     assert_eq!(error.code(), Code::DirectoryHeld);
+}
+
+fn certificate(name: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("src/node/test_certificates")
+        .join(name)
+}
+
+#[tokio::test]
+async fn an_encrypted_node_lets_in_who_shows_a_certificate() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_with(dir.path(), GatedWorkers::new(0), |config| {
+        config.tls.certificate = Some(certificate("node.pem"));
+        config.tls.key = Some(certificate("node-key.pem"));
+        config.tls.client_authority = Some(certificate("authority.pem"));
+    })
+    .await;
+    let address = node.endpoint().to_owned();
+    assert!(address.starts_with("https://"), "{address}");
+    let read = |name: &str| std::fs::read(certificate(name)).unwrap();
+    let anonymous = ClientTlsConfig::new()
+        .ca_certificate(Certificate::from_pem(read("authority.pem")))
+        .domain_name("localhost");
+    let identity = Identity::from_pem(read("client.pem"), read("client-key.pem"));
+    let known = anonymous.clone().identity(identity);
+    let status = |tls: Option<ClientTlsConfig>, address: String| async move {
+        let endpoint = Endpoint::from_shared(address).unwrap();
+        let endpoint = match tls {
+            Some(tls) => endpoint.tls_config(tls).unwrap(),
+            None => endpoint,
+        };
+        let mut cluster = ClusterServiceClient::new(endpoint.connect_lazy());
+        cluster
+            .get_cluster_status(v1::GetClusterStatusRequest {})
+            .await
+    };
+    status(Some(known), address.clone()).await.unwrap();
+    assert!(status(Some(anonymous), address.clone()).await.is_err());
+    let plain = address.replace("https://", "http://");
+    assert!(status(None, plain).await.is_err());
 }

@@ -7,6 +7,7 @@
 mod canonical;
 mod columns;
 mod files;
+mod guard;
 mod records;
 
 use std::collections::BTreeMap;
@@ -17,12 +18,11 @@ use arrow::datatypes::{DataType, Schema};
 use arrow_flight::FlightData;
 use arrow_flight::decode::{DecodedPayload, FlightDataDecoder};
 use arrow_flight::error::FlightError;
-use futures::Stream;
+use futures::{Stream, StreamExt};
 use tidegate_apply::work::{SourceFile, SourceInput};
 use tidegate_change::{Code, Digest, Error, Result};
 use tidegate_decode::FileFormat;
 use tidegate_rpc::flight::{CHUNK, FILE, FILE_NUMBER, PutContent};
-use tidegate_rpc::status::error_of;
 
 use crate::source::SourceSet;
 use crate::spool::{Spool, SpoolDirectory};
@@ -54,6 +54,8 @@ pub(super) struct Intake {
 pub(super) struct IntakeLimits {
     pub(super) columns_max: usize,
     pub(super) files_max: usize,
+    /// Bytes of the rows of one message, decompressed and with every value for itself.
+    pub(super) batch_bytes_max: u64,
 }
 
 /// A put on disk.
@@ -85,11 +87,19 @@ impl Intake {
     /// What is wrong with the messages, or what the disk says.
     pub(super) fn run(
         self,
-        messages: impl Stream<Item = Result<FlightData, FlightError>> + Send + 'static,
+        messages: impl Stream<Item = FlightData> + Send + 'static,
     ) -> Result<Received> {
         let mut spool = self.spool.open()?;
         let mut content: Option<Box<dyn Content>> = None;
         let mut rows_count = 0;
+        let bytes_max = self.limits.batch_bytes_max;
+        // ORDER: what a message says of its size is checked before anything is made of it.
+        let messages = messages.map(move |message| {
+            let checked = guard::check_message(&message, bytes_max);
+            checked
+                .map(|()| message)
+                .map_err(|e| FlightError::ExternalError(Box::new(e)))
+        });
         for message in futures::executor::block_on_stream(FlightDataDecoder::new(messages)) {
             match (message.map_err(unreadable)?.payload, &mut content) {
                 (DecodedPayload::None, _) => {}
@@ -97,6 +107,7 @@ impl Intake {
                     content = Some(self.content(&schema, &spool)?);
                 }
                 (DecodedPayload::RecordBatch(batch), Some(content)) => {
+                    guard::check_batch(&batch, bytes_max)?;
                     rows_count += batch.num_rows() as u64;
                     content.write(&batch, &mut spool)?;
                 }
@@ -203,7 +214,10 @@ fn invalid(what: &str) -> Error {
 
 fn unreadable(error: FlightError) -> Error {
     match error {
-        FlightError::Tonic(status) => error_of(&status),
+        FlightError::ExternalError(inner) => match inner.downcast::<Error>() {
+            Ok(error) => *error,
+            Err(other) => Error::internal("a put cannot be read").with_source(other),
+        },
         other => Error::new(Code::InvalidArgument, "the put's Arrow data cannot be read")
             .with_source(other),
     }
