@@ -72,6 +72,14 @@ impl InProcess {
     /// # Errors
     /// When there is no room for the directory or it cannot be taken.
     pub fn new() -> anyhow::Result<Self> {
+        Self::with_memory(OpenOptions::default().memory_bytes)
+    }
+
+    /// The library on an empty directory, with batches that take about these bytes of memory.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_memory(memory_bytes: u64) -> anyhow::Result<Self> {
         let scratch = tempfile::tempdir()?;
         let clock = Arc::new(SetClock::default());
         let runtime = Builder::new_multi_thread()
@@ -81,6 +89,7 @@ impl InProcess {
         let shared: Arc<dyn Clock> = Arc::<SetClock>::clone(&clock);
         let options = OpenOptions {
             clock: shared,
+            memory_bytes,
             ..OpenOptions::default()
         };
         let embedded = runtime.block_on(Embedded::open(&scratch.path().join("data"), options))?;

@@ -44,16 +44,20 @@ pub(crate) struct TableView {
     pub attempt: AttemptId,
     /// The batch's clock.
     pub now_ms: i64,
+    /// Names of the batch's sources.
+    pub sources: Vec<Arc<str>>,
     next_file: AtomicU32,
 }
 
 /// What the attempt is, beside the table.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Attempt {
     /// Its id.
     pub id: AttemptId,
     /// The batch's clock, ms.
     pub now_ms: i64,
+    /// Names of the batch's sources.
+    pub sources: Vec<Arc<str>>,
 }
 
 impl TableView {
@@ -94,6 +98,7 @@ impl TableView {
             progress,
             attempt: attempt.id,
             now_ms: attempt.now_ms,
+            sources: attempt.sources,
             next_file: AtomicU32::new(0),
         })
     }

@@ -5,6 +5,7 @@
 //! - [`key`]: canonical keys, [`KeyHash`] and [`KeyBucket`].
 //! - [`sequence`]: sequences as order-preserving bytes and as values.
 //! - [`source`]: what decoding yields, [`SourceBatch`].
+//! - [`position`]: what tells the rows of tables without keys apart.
 //! - [`outcome`]: ids, versions, counters and the result of a batch.
 //! - [`clock`]: time and randomness, which always come from outside.
 //! - [`yaml`]: reading what users write.
@@ -18,6 +19,7 @@ pub mod json;
 pub mod key;
 pub mod mutants;
 pub mod outcome;
+pub mod position;
 pub mod sequence;
 pub mod source;
 pub mod spec;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tidegate_query::output::OutputFormat;
+use tidegate_server::config::Bytes;
 
 use crate::commands::{
     apply, batch, changes, cluster, completions, config, demo, read, rejects, serve, table,
@@ -83,9 +84,24 @@ pub(crate) struct GlobalOptions {
     /// Print nothing but data and errors.
     #[arg(short, long, global = true, help_heading = "Global options")]
     pub(crate) quiet: bool,
+    /// Memory of a batch, as in 512MiB; what exceeds it goes to temporary files. By default a quarter of
+    /// the machine's, at most 1GiB.
+    #[arg(
+        long,
+        global = true,
+        value_name = "SIZE",
+        env = "TIDEGATE_MEMORY",
+        value_parser = bytes,
+        help_heading = "Global options"
+    )]
+    pub(crate) memory: Option<Bytes>,
     /// Wait while another process holds the directory, instead of failing.
     #[arg(long, global = true, help_heading = "Global options")]
     pub(crate) wait_lock: bool,
+}
+
+fn bytes(text: &str) -> Result<Bytes, String> {
+    Bytes::parse(text).ok_or_else(|| "is no size such as 512MiB".to_owned())
 }
 
 /// Forms of output, as words.

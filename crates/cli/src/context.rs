@@ -32,6 +32,8 @@ pub(crate) struct Context {
     pub(crate) quiet: bool,
     /// Whether to wait for the directory.
     pub(crate) wait_lock: bool,
+    /// Bytes of memory of a batch, where they are given.
+    pub(crate) memory: Option<u64>,
     /// Time.
     pub(crate) clock: Arc<dyn Clock>,
 }
@@ -48,6 +50,7 @@ impl Context {
             format: options.output.into(),
             quiet: options.quiet,
             wait_lock: options.wait_lock,
+            memory: options.memory.map(|bytes| bytes.0),
             clock: clock(std::env::var(CLOCK_VARIABLE).ok().as_deref())?,
         })
     }
@@ -90,11 +93,13 @@ impl Context {
 
     /// How a directory is opened for writing.
     pub(crate) fn open_options(&self) -> OpenOptions {
+        let default = OpenOptions::default();
         OpenOptions {
             clock: Arc::clone(&self.clock),
             random: Arc::new(SystemRandom),
             wait_lock: self.wait_lock,
-            ..OpenOptions::default()
+            memory_bytes: self.memory.unwrap_or(default.memory_bytes),
+            ..default
         }
     }
 

@@ -14,7 +14,6 @@ use arrow_flight::flight_service_client::FlightServiceClient;
 use arrow_flight::{FlightData, FlightDescriptor};
 use futures::{Stream, StreamExt};
 use tidegate_change::{BatchResult, Code, Error, Result};
-use tidegate_rpc::batch::result_from_json;
 use tidegate_rpc::flight::{
     CHUNK, FILE, FILE_NUMBER, PutAnswer, PutContent, PutOffsets, PutRequest, from_json, to_json,
 };
@@ -211,7 +210,7 @@ fn outcome_in(answer: &[u8]) -> Result<Option<PutOutcome>> {
         PutAnswer::Received { .. } | PutAnswer::Progress { .. } => Ok(None),
         PutAnswer::Taken { batch_id } => Ok(Some(PutOutcome::Taken(batch_id))),
         PutAnswer::Result(result) => {
-            let result = result_from_json(&result)?;
+            let result = BatchResult::from_json(&result)?;
             Ok(Some(PutOutcome::Done(Box::new(result))))
         }
     }

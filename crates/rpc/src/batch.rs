@@ -71,29 +71,6 @@ pub fn result_from(table: &str, batch_id: &str, message: v1::BatchResult) -> Res
     })
 }
 
-/// The result in the object that `apply` prints.
-///
-/// # Errors
-/// `INTERNAL` for an object that no server of Tidegate sends.
-pub fn result_from_json(object: &Value) -> Result<BatchResult> {
-    // Field by field: numbers of any precision do not pass through a flattened struct.
-    let field = |name: &str| object.get(name).cloned().unwrap_or_default();
-    let failed = |e| Error::internal("a result cannot be read").with_source(e);
-    Ok(BatchResult {
-        table: serde_json::from_value(field("table")).map_err(failed)?,
-        batch_id: serde_json::from_value(field("batch_id")).map_err(failed)?,
-        version: serde_json::from_value(field("version")).map_err(failed)?,
-        watermark: field("watermark"),
-        offsets: serde_json::from_value(field("offsets")).map_err(failed)?,
-        counters: serde_json::from_value(object.clone()).map_err(failed)?,
-        other: match object.get("other") {
-            Some(other) => serde_json::from_value(other.clone()).map_err(failed)?,
-            None => Default::default(),
-        },
-        seconds: serde_json::from_value(field("seconds")).map_err(failed)?,
-    })
-}
-
 /// The result as the object that `apply` prints.
 ///
 /// # Errors
@@ -182,6 +159,6 @@ mod tests {
         let object = result_to_json(&result).unwrap();
         let text = serde_json::to_string(&object).unwrap();
         let read: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(result_from_json(&read).unwrap(), result);
+        assert_eq!(BatchResult::from_json(&read).unwrap(), result);
     }
 }

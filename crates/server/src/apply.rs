@@ -1,7 +1,9 @@
 //! One call of `apply`: its sources are one batch.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use tidegate_apply::BatchObserver;
 use tidegate_change::{BatchId, BatchResult, Code, Digest, Error, Result};
 use tidegate_cluster::metadata::{BatchKey, OffsetRange, TableId};
 use tidegate_cluster::{BatchRequest, Cancellation};
@@ -22,6 +24,8 @@ pub struct ApplyOptions {
     pub force: bool,
     /// Execute and count, but commit nothing.
     pub dry_run: bool,
+    /// Who sees how far the batch is.
+    pub observer: Option<Arc<dyn BatchObserver>>,
 }
 
 /// A batch whose files and content are known.
@@ -98,6 +102,7 @@ impl Embedded {
             offsets: submission.offsets,
             found_offsets: submission.found_offsets,
             dry_run: submission.options.dry_run,
+            observer: submission.options.observer,
             cancellation: Cancellation::default(),
         };
         Ok(IdentifiedBatch {

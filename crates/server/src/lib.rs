@@ -8,7 +8,8 @@
 //! Embedded mode and a node are the same coordinator and log. Inside a node, `services` and `flight` take
 //! calls, `batches` runs what they bring, `reads` opens what they ask for.
 //!
-//! Layout of a directory: `lake/` the tables, `raft/` log, lock and catalog, `spool/` input that came by stream.
+//! Layout of a directory: `lake/` the tables, `raft/` log, lock and catalog, `spool/` input that came by
+//! stream, `spill/` what the memory of batches does not hold; both are empty between batches.
 
 mod addresses;
 mod apply;
@@ -20,6 +21,7 @@ mod embedded;
 mod flight;
 mod glob;
 mod lake;
+mod memory;
 mod node;
 mod reader;
 mod reads;
@@ -39,5 +41,6 @@ pub use lake::Lake;
 pub use node::Node;
 pub use reader::Reader;
 pub use source::{LocalFile, SourceArgument, local_files};
+pub use tidegate_apply::{BatchObserver, BatchPhase, BatchProgress};
 pub use tidegate_change::{Error, Result};
 pub use tidegate_decode::FileFormat;

@@ -87,7 +87,7 @@ impl Reader {
     /// `TABLE_NOT_FOUND`, or what the log says.
     pub async fn history(&self, name: &str, limit: Option<usize>) -> Result<Vec<HistoryLine>> {
         let entries = self.log(name)?.history(limit).await?;
-        Ok(entries.into_iter().map(HistoryLine::of).collect())
+        entries.into_iter().map(HistoryLine::of).collect()
     }
 
     /// Where a table lies.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Buckets, DeleteMode, IgnoreNull, ScdType, TableMode, TableSpec};
+use super::{Buckets, DeleteMode, IgnoreNull, OnTruncate, ScdType, TableMode, TableSpec};
 use crate::{Code, Error, HIDDEN_PREFIX, Result, types};
 
 /// Names that the feed and history give to columns of their own (R-CL2).
@@ -216,12 +216,43 @@ impl TableSpec {
         if matches!(&self.ignore_null_updates, IgnoreNull::Columns(names) if names.is_empty()) {
             return Err(self.invalid("ignore_null_updates names no column"));
         }
+        if self.mode == TableMode::Append {
+            self.check_append()?;
+        }
         if self.columns_to_update.is_some() && !self.ignore_null_updates.is_off() {
             return Err(
                 self.invalid("columns_to_update and ignore_null_updates exclude each other")
             );
         }
         Ok(())
+    }
+
+    /// An append table has no row that anything could change (R-K7).
+    fn check_append(&self) -> Result<()> {
+        let excluded = [
+            (
+                "stored_as_scd_type",
+                self.stored_as_scd_type != ScdType::One,
+            ),
+            ("delete_mode: soft", self.is_soft_delete()),
+            ("apply_as_truncates", self.apply_as_truncates.is_some()),
+            (
+                "on_truncate: apply",
+                self.on_truncate == Some(OnTruncate::Apply),
+            ),
+            ("ignore_null_updates", !self.ignore_null_updates.is_off()),
+            ("columns_to_update", self.columns_to_update.is_some()),
+            (
+                "tombstone_retention",
+                self.tombstone_retention.ms().is_some(),
+            ),
+        ];
+        match excluded.iter().find(|(_, is_set)| *is_set) {
+            None => Ok(()),
+            Some((what, _)) => Err(self.invalid(&format!(
+                "mode append only adds rows, {what} has nothing to do there"
+            ))),
+        }
     }
 
     fn check_sequence(&self) -> Result<()> {
@@ -261,5 +292,55 @@ impl TableSpec {
             return Err(self.invalid("a partition column is named twice"));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hidden;
+    use crate::spec::ResolvedSpec;
+
+    fn append(more: &str) -> Result<TableSpec> {
+        TableSpec::from_yaml(&format!(
+            "name: t\nmode: append\n{more}\nschema:\n  - {{name: v, type: string}}\n"
+        ))
+    }
+
+    #[test]
+    fn an_append_table_is_known_by_a_hidden_column_r_k7() {
+        let spec = append("partition_by: [v]\non_truncate: ignore").unwrap();
+        assert_eq!(spec.order_columns(), [hidden::POSITION]);
+        assert_eq!(append("").unwrap().truncate_policy(), OnTruncate::Fail);
+        let layout = ResolvedSpec::declared(spec).layout().unwrap();
+        let keys: Vec<&str> = layout.key_columns().map(|key| key.name.as_str()).collect();
+        assert_eq!(keys, [hidden::POSITION]);
+        assert_eq!(layout.table_schema().fields().len(), 1);
+        assert!(
+            layout
+                .file_schema()
+                .column_with_name(hidden::POSITION)
+                .is_some()
+        );
+    }
+
+    #[test]
+    fn an_append_table_has_no_rule_for_rows_that_change_r_k7() {
+        for field in [
+            "keys: [v]",
+            "stored_as_scd_type: 2",
+            "stored_as_scd_type: 0",
+            "delete_mode: soft",
+            "apply_as_truncates: v = 'T'",
+            "on_truncate: apply",
+            "ignore_null_updates: true",
+            "columns_to_update: v",
+            "tombstone_retention: 7d",
+        ] {
+            let code = append(field).map_err(|error| error.code()).unwrap_err();
+            assert_eq!(code, Code::InvalidSpec, "{field}");
+        }
+        let keyless = TableSpec::from_yaml("name: t\nsequence_by: v\n").unwrap_err();
+        assert_eq!(keyless.code(), Code::EmptyKeys);
     }
 }

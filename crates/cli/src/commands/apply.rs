@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use clap::Args;
 use tidegate_change::{BatchResult, Code, Error, Result};
-use tidegate_client::{Client, SentFile, SentInput, SubmitOptions, result_from};
+use tidegate_client::{Client, SentFile, SentInput, SubmitOptions, result_from, v1};
 use tidegate_server::config::Span;
 use tidegate_server::{ApplyOptions, FileFormat, SourceArgument, local_files};
 
 use super::batch;
 use crate::context::Context;
-use crate::progress::Spinner;
+use crate::progress::BatchBars;
 use crate::render;
 
 /// Arguments of `apply`.
@@ -83,11 +83,17 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<()> {
             .transpose()?,
         force: arguments.force,
         dry_run: arguments.dry_run,
+        observer: None,
     };
     let embedded = context.writer().await?;
-    let spinner = Spinner::start(context, format!("applying to {}", arguments.table));
-    let result = embedded.apply(&arguments.table, &sources, &options).await?;
-    drop(spinner);
+    let bars = BatchBars::start(context, &arguments.table);
+    let options = ApplyOptions {
+        observer: bars.observer(),
+        ..options
+    };
+    let applied = embedded.apply(&arguments.table, &sources, &options).await;
+    bars.finish();
+    let result = applied?;
     render::object(context, &result)
 }
 
@@ -111,26 +117,24 @@ async fn remote(context: &Context, client: &Client, arguments: Arguments) -> Res
         force: arguments.force,
         dry_run: arguments.dry_run,
     };
-    let spinner = Spinner::start(context, format!("sending to {table}"));
-    let batch_id = match take(client, &arguments, &options).await? {
-        Taken::Counted(result) => {
-            drop(spinner);
-            return render::object(context, &*result);
+    let bars = BatchBars::start(context, table);
+    let taken = take(client, &arguments, &options).await;
+    let outcome = match taken {
+        Ok(Taken::Runs(batch_id)) if arguments.no_wait => {
+            bars.finish();
+            return render::object(context, &batch::Standing::running(table, &batch_id));
         }
-        Taken::Runs(batch_id) => batch_id,
+        Ok(Taken::Runs(batch_id)) => {
+            let told = |progress: &v1::BatchProgress| bars.show(progress);
+            client
+                .wait_for_batch(table, &batch_id, arguments.timeout, told)
+                .await
+        }
+        Ok(Taken::Counted(result)) => Ok(*result),
+        Err(error) => Err(error),
     };
-    if arguments.no_wait {
-        drop(spinner);
-        let taken = batch::Standing::running(table, &batch_id);
-        return render::object(context, &taken);
-    }
-    let result = client
-        .wait_for_batch(table, &batch_id, arguments.timeout, |progress| {
-            spinner.tell(batch::describe(table, progress));
-        })
-        .await?;
-    drop(spinner);
-    render::object(context, &result)
+    bars.finish();
+    render::object(context, &outcome?)
 }
 
 /// What the cluster made of a batch.

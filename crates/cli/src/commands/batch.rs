@@ -11,7 +11,7 @@ use tidegate_client::{Client, result_from, v1};
 
 use super::apply::span;
 use crate::context::Context;
-use crate::progress::Spinner;
+use crate::progress::BatchBars;
 use crate::render;
 
 /// Batches that are asked for at one time.
@@ -154,15 +154,6 @@ pub(crate) async fn run(context: &Context, noun: Noun) -> Result<()> {
     }
 }
 
-/// What a batch does, for a person who waits.
-pub(crate) fn describe(table: &str, progress: &BatchProgress) -> String {
-    match (progress.phase.as_str(), progress.events_read_count) {
-        ("" | "queue", 0) => format!("applying to {table}"),
-        (phase, 0) => format!("applying to {table}: {phase}"),
-        (phase, events) => format!("applying to {table}: {phase}, {events} events"),
-    }
-}
-
 async fn list(context: &Context, arguments: &ListArguments) -> Result<()> {
     let log = context.reader()?.log(&arguments.table)?;
     let mut results = tidegate_query::batches(&log).await?;
@@ -229,14 +220,13 @@ fn show_batch(context: &Context, mut batch: v1::Batch) -> Result<()> {
 
 async fn wait(context: &Context, client: &Client, arguments: &WaitArguments) -> Result<()> {
     let (table, batch_id) = (&arguments.table, &arguments.batch_id);
-    let spinner = Spinner::start(context, format!("waiting for {batch_id}"));
-    let result = client
-        .wait_for_batch(table, batch_id, arguments.timeout, |progress| {
-            spinner.tell(describe(table, progress));
-        })
-        .await?;
-    drop(spinner);
-    render::object(context, &result)
+    let bars = BatchBars::start(context, table);
+    let told = |progress: &BatchProgress| bars.show(progress);
+    let outcome = client
+        .wait_for_batch(table, batch_id, arguments.timeout, told)
+        .await;
+    bars.finish();
+    render::object(context, &outcome?)
 }
 
 fn line(batch_id: &str, state: BatchState, result: Option<&BatchResult>) -> Line {

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use tidegate_change::{Error, Result};
 use tidegate_client::Client;
-use tidegate_server::Config;
+use tidegate_server::{Config, OpenOptions};
 
 use super::serve::{self, NodeOptions};
 use crate::context::{CLOCK_VARIABLE, Context};
@@ -39,6 +39,7 @@ struct Effective {
     lake: String,
     output: &'static str,
     wait_lock: bool,
+    memory: u64,
     clock: Option<String>,
     node: Config,
 }
@@ -63,6 +64,9 @@ fn show(context: &Context, arguments: Arguments) -> Result<()> {
         lake: local.join("lake").display().to_string(),
         output: context.format.word(),
         wait_lock: context.wait_lock,
+        memory: context
+            .memory
+            .unwrap_or_else(|| OpenOptions::default().memory_bytes),
         clock: std::env::var(CLOCK_VARIABLE).ok(),
         node: serve::load(context, arguments.config.as_ref(), arguments.node)?,
     };

@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     /// A condition over the table's columns.
     #[arg(long = "where", value_name = "SQL")]
     pub(crate) filter: Option<String>,
-    /// Print rows in primary key order.
+    /// Print rows in primary key order; of an append table in the order of the source.
     #[arg(long)]
     pub(crate) order: bool,
     /// Rows at most.
@@ -61,7 +61,7 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<()> {
     };
     let snapshot = reader.snapshot(table, version).await?;
     let order_by = if arguments.order {
-        Some(reader.resolved(table).await?.spec.keys)
+        Some(reader.resolved(table).await?.spec.order_columns())
     } else {
         None
     };

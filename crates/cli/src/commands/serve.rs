@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use tidegate_change::{Error, Result};
-use tidegate_server::config::{NodeRole, Overrides};
+use tidegate_server::config::{Bytes, NodeRole, Overrides};
 use tidegate_server::{Config, Node};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -87,6 +87,7 @@ pub(crate) fn load(
         listen: options.listen,
         advertise: options.advertise,
         data: context.local_is_named.then(|| context.local.clone()),
+        memory: context.memory.map(Bytes),
         roles,
         insecure_dev: options.insecure_dev,
     };

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tidegate_apply::work::SourceFile;
-use tidegate_apply::{Manifest, Work};
+use tidegate_apply::{BatchObserver, BatchPhase, BatchProgress, Manifest, Work};
 use tidegate_change::spec::ResolvedSpec;
 use tidegate_change::{BatchId, BatchResult, Code, Error, Kind, Result, TableVersion};
 use tidegate_delta::actions::SPEC_DOMAIN;
 use tidegate_delta::{DeltaLog, TableSnapshot};
 
 use super::Coordinator;
-use super::answer::{result_in, stored_answer};
+use super::answer::stored_answer;
 use super::draft::{CommitDraft, Draft};
 use crate::cancellation::Cancellation;
 use crate::metadata::{
@@ -40,6 +40,8 @@ pub struct BatchRequest {
     pub dry_run: bool,
     /// Ends the batch with `CANCELLED`, unless it is prepared.
     pub cancellation: Cancellation,
+    /// Who sees how far the batch is.
+    pub observer: Option<Arc<dyn BatchObserver>>,
 }
 
 /// What one try came to.
@@ -118,14 +120,15 @@ impl Coordinator {
             Some(oldest) => log.history_below(Some(oldest), None).await?,
             None => Vec::new(),
         };
-        let found = entries.iter().find_map(|entry| {
-            let result = result_in(&entry.info, id)?;
-            Some(BatchResult {
-                version: entry.version,
-                ..result
-            })
-        });
-        Ok(found)
+        for entry in entries {
+            let version = entry.version;
+            let result = entry.info.batch_result();
+            let result = result.map_err(|e| e.context(format!("version {version}")))?;
+            if let Some(result) = result.filter(|result| result.batch_id == *id) {
+                return Ok(Some(BatchResult { version, ..result }));
+            }
+        }
+        Ok(None)
     }
 
     async fn try_batch(&self, id: &TableId, request: &BatchRequest) -> Result<Try> {
@@ -197,6 +200,13 @@ impl Coordinator {
         if request.dry_run {
             return Ok(Try::Answered(Box::new(result)));
         }
+        if let Some(observer) = &request.observer {
+            observer.observe(BatchProgress {
+                phase: BatchPhase::Committing,
+                events_read: manifest.counters.events,
+                ..BatchProgress::default()
+            });
+        }
         let time_ms = self.commit_time(open.table);
         let offsets = risen(open.table, &result.offsets);
         let draft = Draft {
@@ -246,6 +256,8 @@ impl Coordinator {
             attempt: self.attempt_id(open.attempt),
             now_ms: self.parts.clock.now_ms(),
             sources: request.sources.clone(),
+            limits: self.options.limits.clone(),
+            observer: request.observer.clone(),
         };
         let manifest = self.parts.workers.execute(work);
         request.cancellation.guard(manifest).await

@@ -2,32 +2,18 @@
 
 use std::sync::Arc;
 
+use tidegate_apply::{BatchObserver, BatchProgress};
 use tidegate_change::{BatchId, BatchResult, Code, Digest, Error, Result};
 use tidegate_cluster::Cancellation;
 use tidegate_cluster::metadata::TableId;
 use tokio::sync::watch;
 
-/// How far a batch is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct BatchProgress {
-    /// queue, decode, merge or commit; empty where it is not known.
-    pub(crate) phase: &'static str,
-    /// Events.
-    pub(crate) events_read_count: u64,
-    /// Bytes of the sources.
-    pub(crate) source_bytes_read: u64,
-    /// Bytes of all sources; 0 where it is not known.
-    pub(crate) source_bytes_total: u64,
-    /// Key buckets.
-    pub(crate) buckets_merged_count: u32,
-    /// Key buckets; 0 where it is not known.
-    pub(crate) buckets_total: u32,
-}
-
 /// How a batch stands.
 #[derive(Clone, Debug)]
 pub(crate) enum BatchStatus {
-    /// It waits, or is executed.
+    /// It waits for its turn.
+    Queued,
+    /// It is executed.
     Running(BatchProgress),
     /// It is in the table.
     Succeeded(Arc<BatchResult>),
@@ -40,7 +26,7 @@ pub(crate) enum BatchStatus {
 impl BatchStatus {
     /// Whether it changes no more.
     pub(crate) fn is_final(&self) -> bool {
-        !matches!(self, Self::Running(_))
+        !matches!(self, Self::Queued | Self::Running(_))
     }
 
     /// The status of a batch that ended.
@@ -71,17 +57,13 @@ impl BatchRecord {
         (batch_id, input_digest): (BatchId, Digest),
         cancellation: Cancellation,
     ) -> Self {
-        let queued = BatchProgress {
-            phase: "queue",
-            ..BatchProgress::default()
-        };
         Self {
             table,
             table_id,
             batch_id,
             input_digest,
             cancellation,
-            status: watch::Sender::new(BatchStatus::Running(queued)),
+            status: watch::Sender::new(BatchStatus::Queued),
         }
     }
 
@@ -121,14 +103,15 @@ impl BatchRecord {
     pub(super) fn set(&self, status: BatchStatus) {
         self.status.send_replace(status);
     }
+}
 
-    /// Changes the progress of a batch that runs.
-    pub(super) fn progress(&self, change: impl FnOnce(&mut BatchProgress)) {
+impl BatchObserver for BatchRecord {
+    fn observe(&self, progress: BatchProgress) {
         self.status.send_if_modified(|status| match status {
-            BatchStatus::Running(progress) => {
-                let before = progress.clone();
-                change(progress);
-                *progress != before
+            BatchStatus::Running(known) if *known == progress => false,
+            BatchStatus::Queued | BatchStatus::Running(_) => {
+                *status = BatchStatus::Running(progress);
+                true
             }
             _ => false,
         });

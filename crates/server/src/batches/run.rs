@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tidegate_apply::{BatchObserver, BatchProgress};
 use tidegate_change::{BatchId, BatchResult, Code, Error, Result};
 use tidegate_cluster::metadata::TableId;
 use tokio::sync::Semaphore;
 
-use super::record::{BatchProgress, BatchRecord, BatchStatus};
+use super::record::{BatchRecord, BatchStatus};
 use super::records::{Records, Taken};
 use crate::apply::{IdentifiedBatch, Submission};
 use crate::config::Limits;
@@ -81,7 +82,7 @@ impl Batches {
         let inner = Arc::clone(&self.0);
         self.0
             .threads
-            .run(async move { inner.run(&batch, &|_| {}).await })
+            .run(async move { inner.run(&batch).await })
             .await
     }
 
@@ -109,16 +110,11 @@ impl Batches {
         }
     }
 
-    fn start(&self, record: Arc<BatchRecord>, batch: IdentifiedBatch) {
+    fn start(&self, record: Arc<BatchRecord>, mut batch: IdentifiedBatch) {
         let inner = Arc::clone(&self.0);
-        let work = {
-            let (inner, record) = (Arc::clone(&inner), Arc::clone(&record));
-            async move {
-                let told = |change: &dyn Fn(&mut BatchProgress)| record.progress(change);
-                inner.run(&batch, &told).await
-            }
-        };
-        let running = self.0.threads.spawn(work);
+        batch.request.observer = Some(Arc::clone(&record) as Arc<dyn BatchObserver>);
+        let runs = Arc::clone(&inner);
+        let running = self.0.threads.spawn(async move { runs.run(&batch).await });
         // Not counted as work of its own: it only tells what the work came to.
         drop(self.0.threads.spawn(async move {
             let outcome = running.await.unwrap_or_else(|e| {
@@ -140,11 +136,8 @@ impl Batches {
     }
 }
 
-/// Takes a change of a batch's progress.
-type Tell<'a> = dyn Fn(&dyn Fn(&mut BatchProgress)) + Send + Sync + 'a;
-
 impl Inner {
-    async fn run(&self, batch: &IdentifiedBatch, tell: &Tell<'_>) -> Result<BatchResult> {
+    async fn run(&self, batch: &IdentifiedBatch) -> Result<BatchResult> {
         let queue = self.queue_of(&batch.table_id);
         let waiting = async {
             let table = queue.lock().await;
@@ -152,7 +145,9 @@ impl Inner {
             Ok((table, turn))
         };
         let _turn = batch.request.cancellation.guard(waiting).await?;
-        tell(&|progress| progress.phase = "");
+        if let Some(observer) = &batch.request.observer {
+            observer.observe(BatchProgress::default());
+        }
         self.embedded.run(batch).await
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tidegate_change::{Code, Error, Result, yaml};
 
-use super::{Config, NodeRole};
+use super::{Bytes, Config, NodeRole};
 
 /// Begins the names of all variables: `limits.put_bytes` is `TIDEGATE_LIMITS_PUT_BYTES`.
 pub const VARIABLE_PREFIX: &str = "TIDEGATE";
@@ -20,6 +20,8 @@ pub struct Overrides {
     pub advertise: Option<String>,
     /// `--local`
     pub data: Option<PathBuf>,
+    /// `--memory`
+    pub memory: Option<Bytes>,
     /// `--roles`
     pub roles: Option<Vec<NodeRole>>,
     /// `--insecure-dev`
@@ -46,6 +48,7 @@ impl Config {
         config.advertise = flags.advertise.or(config.advertise);
         config.data = flags.data.unwrap_or(config.data);
         config.roles = flags.roles.unwrap_or(config.roles);
+        config.memory = flags.memory.or(config.memory);
         config.insecure_dev |= flags.insecure_dev;
         config.validate()?;
         Ok(config)
@@ -135,7 +138,7 @@ fn parsed(text: &str, now: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Bytes, Span};
+    use super::super::Span;
     use super::*;
 
     fn load(text: &str, variables: &[(&str, &str)], flags: Overrides) -> Result<Config> {

@@ -33,6 +33,9 @@ pub struct Config {
     pub insecure_dev: bool,
     /// How long running batches may take to end when the node stops, at most 9 s.
     pub drain: Span,
+    /// Memory of a batch; what exceeds it goes to temporary files. By default a quarter of the machine's, at
+    /// most 1GiB.
+    pub memory: Option<Bytes>,
     /// Bounds of what clients may send.
     pub limits: Limits,
     /// How dead connections are found.
@@ -52,6 +55,7 @@ impl Default for Config {
             roles: NodeRole::ALL.to_vec(),
             insecure_dev: false,
             drain: Span::from_ms(8_000),
+            memory: None,
             limits: Limits::default(),
             keep_alive: KeepAlive::default(),
             sources: Sources::default(),

@@ -7,12 +7,21 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tidegate_change::spec::parse_duration_ms;
 
+/// Units that bytes are written in, the largest first.
 const BYTE_UNITS: [(&str, u64); 5] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
     ("MiB", 1 << 20),
     ("KiB", 1 << 10),
     ("B", 1),
+];
+
+/// Further units that they are read in.
+const DECIMAL_UNITS: [(&str, u64); 4] = [
+    ("TB", 1_000_000_000_000),
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("KB", 1_000),
 ];
 
 const SPAN_UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
@@ -28,7 +37,9 @@ impl Bytes {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 
-    fn parse(text: &str) -> Option<Self> {
+    /// The number of a text: `4MiB`, `2 gb`, `1000000`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let digits = text
             .find(|c: char| !c.is_ascii_digit())
@@ -36,7 +47,10 @@ impl Bytes {
         let (number, unit) = text.split_at(digits);
         let scale = match unit.trim() {
             "" => 1,
-            unit => BYTE_UNITS.iter().find(|(name, _)| *name == unit)?.1,
+            unit => {
+                let mut units = BYTE_UNITS.iter().chain(&DECIMAL_UNITS);
+                units.find(|(name, _)| name.eq_ignore_ascii_case(unit))?.1
+            }
         };
         number.parse::<u64>().ok()?.checked_mul(scale).map(Self)
     }
@@ -59,7 +73,7 @@ impl<'de> Deserialize<'de> for Bytes {
         match Written::deserialize(deserializer)? {
             Written::Number(number) => Ok(Self(number)),
             Written::Text(text) => Self::parse(&text).ok_or_else(|| {
-                D::Error::custom("bytes are a number, or one with B, KiB, MiB, GiB or TiB")
+                D::Error::custom("bytes are a number, or one with a unit such as MiB")
             }),
         }
     }
@@ -148,8 +162,15 @@ mod tests {
             assert_eq!(Bytes(bytes).to_string(), text);
             assert_eq!(Bytes::parse(text), Some(Bytes(bytes)));
         }
-        assert_eq!(Bytes::parse("17"), Some(Bytes(17)));
-        for text in ["", "4MB", "-1", "x", "99999999999TiB"] {
+        for (text, bytes) in [
+            ("17", 17),
+            ("2 gb", 2_000_000_000),
+            ("1kib", 1024),
+            ("7b", 7),
+        ] {
+            assert_eq!(Bytes::parse(text), Some(Bytes(bytes)), "{text}");
+        }
+        for text in ["", "MiB", "1.5GiB", "-1", "x", "99999999999TiB"] {
             assert_eq!(Bytes::parse(text), None, "{text}");
         }
         for (ms, text) in [

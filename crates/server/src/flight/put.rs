@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_flight::{FlightData, PutResult};
 use futures::StreamExt;
@@ -24,12 +25,14 @@ use super::table_of;
 use crate::apply::{ApplyOptions, Submission};
 use crate::batches::{BatchRecord, BatchStatus};
 use crate::node::Serving;
-use crate::services::Answers;
+use crate::services::{Answers, deadline, phase_word};
 
 /// Messages that wait for the disk.
 const MESSAGES_WAITING: usize = 4;
 /// Answers that wait for the caller.
 const ANSWERS_WAITING: usize = 16;
+/// Time between two answers on the batch, at least; the result comes at once.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// Messages that may come before the first rows.
 const HEAD_MESSAGES_MAX: usize = 8;
 /// Times that a message's rows may be larger than the message: they are compressed, or share values.
@@ -175,12 +178,15 @@ impl Put {
         loop {
             let status = changes.borrow_and_update().clone();
             match status {
+                BatchStatus::Queued => {}
                 BatchStatus::Running(progress) => {
                     self.tell(PutAnswer::Progress {
-                        phase: progress.phase.to_owned(),
-                        events_read_count: progress.events_read_count,
+                        phase: phase_word(progress.phase).to_owned(),
+                        events_read_count: progress.events_read,
                     })
                     .await;
+                    // Progress comes from every thread; nobody looks ten times a second.
+                    deadline::within(Some(PROGRESS_INTERVAL), record.ended()).await;
                 }
                 BatchStatus::Succeeded(result) => return Ok(result),
                 BatchStatus::Failed(error, _) => return Err(error_again(&error)),
@@ -249,6 +255,7 @@ fn options_of(request: &PutRequest) -> ApplyOptions {
         format: None,
         force: request.force,
         dry_run: request.dry_run,
+        observer: None,
     }
 }
 

@@ -42,6 +42,11 @@ impl Node {
     /// As [`Config::validate`]; `DIRECTORY_HELD`; `IO` when the address cannot be listened on.
     pub async fn start(config: Config, options: OpenOptions) -> Result<Self> {
         config.validate()?;
+        let memory_bytes = config.memory.map_or(options.memory_bytes, |bytes| bytes.0);
+        let options = OpenOptions {
+            memory_bytes,
+            ..options
+        };
         let listen = config.listen;
         let failed = |e| Error::io(format!("listen {listen}"), e);
         let listener = TcpListener::bind(listen).await.map_err(failed)?;

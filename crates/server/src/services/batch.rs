@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use tidegate_apply::{BatchPhase, BatchProgress};
 use tidegate_change::{BatchId, BatchResult, Code, Error, Result};
 use tidegate_cluster::metadata::OffsetRange;
 use tidegate_decode::FileFormat;
@@ -21,6 +22,8 @@ use crate::batches::{BatchRecord, BatchStatus};
 use crate::node::Serving;
 use crate::source::SourceSet;
 
+/// Time between two messages of a watch, at least; the end comes at once.
+const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a cancel waits for the batch to end.
 const CANCEL_WAIT: Duration = Duration::from_secs(5);
 
@@ -58,6 +61,7 @@ impl BatchApi {
                 format: None,
                 force: asked.force,
                 dry_run: asked.dry_run,
+                observer: None,
             };
             let submission = Submission::of_files(&asked.table, sources, options)?;
             Ok(Submission {
@@ -206,16 +210,16 @@ pub(crate) fn batch_message(record: &BatchRecord, status: &BatchStatus) -> v1::B
         ..v1::Batch::default()
     };
     match status {
-        BatchStatus::Running(progress) => {
+        BatchStatus::Queued => {
             batch.set_state(v1::BatchState::Running);
             batch.progress = Some(v1::BatchProgress {
-                phase: progress.phase.to_owned(),
-                events_read_count: progress.events_read_count,
-                source_bytes_read: progress.source_bytes_read,
-                source_bytes_total: progress.source_bytes_total,
-                buckets_merged_count: progress.buckets_merged_count,
-                buckets_total: progress.buckets_total,
+                phase: "queue".to_owned(),
+                ..v1::BatchProgress::default()
             });
+        }
+        BatchStatus::Running(progress) => {
+            batch.set_state(v1::BatchState::Running);
+            batch.progress = Some(progress_message(progress));
         }
         BatchStatus::Succeeded(result) => {
             batch.set_state(v1::BatchState::Succeeded);
@@ -228,6 +232,26 @@ pub(crate) fn batch_message(record: &BatchRecord, status: &BatchStatus) -> v1::B
         BatchStatus::Cancelled(_) => batch.set_state(v1::BatchState::Cancelled),
     }
     batch
+}
+
+fn progress_message(progress: &BatchProgress) -> v1::BatchProgress {
+    v1::BatchProgress {
+        phase: phase_word(progress.phase).to_owned(),
+        events_read_count: progress.events_read,
+        source_bytes_read: progress.bytes_read,
+        source_bytes_total: progress.bytes_total.unwrap_or_default(),
+        buckets_merged_count: progress.buckets_merged,
+        buckets_total: progress.buckets_total,
+    }
+}
+
+/// A phase as messages name it.
+pub(crate) fn phase_word(phase: BatchPhase) -> &'static str {
+    match phase {
+        BatchPhase::Reading => "decode",
+        BatchPhase::Merging => "merge",
+        BatchPhase::Committing => "commit",
+    }
 }
 
 /// The batch at once and whenever it changes, until it ends or the node stops.
@@ -245,6 +269,8 @@ fn watched(serving: Serving, record: Arc<BatchRecord>) -> Answers<v1::WatchBatch
                     return Some((Err(status_of(&Serving::stopping())), None));
                 }
             }
+            // Progress comes from every thread; nobody looks ten times a second.
+            deadline::within(Some(WATCH_INTERVAL), record.ended()).await;
             let status = changes.borrow_and_update().clone();
             let batch = Some(batch_message(&record, &status));
             let rest = (!status.is_final()).then_some(changes);

@@ -3,7 +3,6 @@
 use futures::{StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 use tidegate_change::{BatchId, BatchResult, Result, TableVersion};
-use tidegate_cluster::coordinator::answer::{result_in, result_of};
 use tidegate_cluster::metadata::{BatchMark, State, TableId};
 use tidegate_rpc::batch::result_message;
 use tidegate_rpc::time::timestamp;
@@ -63,7 +62,7 @@ fn without_version(serving: &Serving, only: Option<&TableId>) -> Vec<v1::BatchSu
     for record in serving.batches.all() {
         let status = record.status();
         let ended_ms = match &status {
-            BatchStatus::Running(_) => None,
+            BatchStatus::Queued | BatchStatus::Running(_) => None,
             BatchStatus::Failed(_, ms) | BatchStatus::Cancelled(ms) => Some(*ms),
             BatchStatus::Succeeded(_) => continue,
         };
@@ -99,7 +98,9 @@ async fn of_table(
     loop {
         let entries = log.history_below(below, Some(room)).await?;
         for entry in entries.iter() {
-            if let Some(result) = result_of(&entry.info) {
+            let result = entry.info.batch_result();
+            let result = result.map_err(|e| e.context(format!("version {}", entry.version)))?;
+            if let Some(result) = result {
                 // The commit's place in the log is what counts, wherever its attempt meant it to go.
                 let result = BatchResult {
                     version: entry.version,
@@ -175,7 +176,12 @@ async fn read_batch(
     let log = reader.log(&table)?;
     let commit = log.read_commit_if_there(mark.version).await?;
     let info = commit.as_ref().and_then(|commit| commit.info());
-    let result = info.and_then(|info| result_in(info, &mark.id));
+    let result = match info {
+        Some(info) => info.batch_result()?,
+        None => None,
+    };
+    // A commit of several batches holds the result of none of them alone.
+    let result = result.filter(|result| result.batch_id == mark.id);
     Ok(succeeded(&table, &mark.id, result.as_ref(), time_ms))
 }
 

@@ -16,7 +16,7 @@ mod tests;
 use futures::stream::BoxStream;
 use tonic::Status;
 
-pub(crate) use batch::BatchApi;
+pub(crate) use batch::{BatchApi, phase_word};
 pub(crate) use cluster::ClusterApi;
 pub(crate) use table::TableApi;
 

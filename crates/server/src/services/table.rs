@@ -283,11 +283,8 @@ async fn list_history(
         .history_below(below.map(TableVersion), Some(size + 1))
         .await?;
     let has_more = entries.len() > size;
-    let lines: Vec<_> = entries
-        .into_iter()
-        .take(size)
-        .map(HistoryLine::of)
-        .collect();
+    let lines = entries.into_iter().take(size).map(HistoryLine::of);
+    let lines = lines.collect::<Result<Vec<_>>>()?;
     let next_page_token = match lines.last() {
         Some(last) if has_more => page::token(&last.version.0)?,
         _ => String::new(),

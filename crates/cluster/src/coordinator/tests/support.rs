@@ -114,6 +114,7 @@ pub(super) fn request(id: &str, content: &str) -> BatchRequest {
         found_offsets: BTreeMap::new(),
         dry_run: false,
         cancellation: Cancellation::default(),
+        observer: None,
     }
 }
 
@@ -198,7 +199,7 @@ pub(super) async fn check(store: &Arc<dyn ObjectStore>) -> BTreeMap<BatchId, Tab
         let time = info.in_commit_timestamp.unwrap();
         assert!(time > last_time, "commit times rise");
         last_time = time;
-        if let Some(result) = crate::coordinator::answer::result_of(info) {
+        if let Some(result) = info.batch_result().unwrap() {
             assert_eq!(result.version, version);
             let twice = batches.insert(result.batch_id, version);
             assert_eq!(twice, None, "a batch is in two versions");
