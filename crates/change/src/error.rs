@@ -155,6 +155,12 @@ codes! {
     Unsupported = "UNSUPPORTED", Unsupported;
     /// A wait ran out of time.
     TimedOut = "TIMED_OUT", Unavailable;
+    /// A server that cannot be reached, or that stops.
+    Unavailable = "UNAVAILABLE", Unavailable;
+    /// A node that does not lead the cluster.
+    NotLeader = "NOT_LEADER", Unavailable;
+    /// Stopped because the caller asked for it.
+    Cancelled = "CANCELLED", Invalid;
     /// A fault of Tidegate.
     Internal = "INTERNAL", Internal;
 }

@@ -131,6 +131,11 @@ impl Embedded {
         &self.directory
     }
 
+    /// The node that this process is.
+    pub(crate) fn node(&self) -> NodeId {
+        NODE
+    }
+
     /// Creates a table, below the lake's root by its name unless the spec gives a location.
     ///
     /// # Errors

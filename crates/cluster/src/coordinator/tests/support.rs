@@ -18,6 +18,7 @@ use tidegate_delta::actions::{Action, AddFile, DomainMetadata};
 use tidegate_delta::names::{self, FileLevel};
 use tidegate_delta::{DeltaLog, TableRoot};
 
+use crate::cancellation::Cancellation;
 use crate::consensus::Consensus;
 use crate::coordinator::{BatchRequest, Coordinator, CoordinatorOptions, CoordinatorParts};
 use crate::metadata::single::{SingleMember, SingleMemberOptions};
@@ -110,7 +111,9 @@ pub(super) fn request(id: &str, content: &str) -> BatchRequest {
             format: None,
         }],
         offsets: BTreeMap::new(),
+        found_offsets: BTreeMap::new(),
         dry_run: false,
+        cancellation: Cancellation::default(),
         observer: None,
     }
 }
