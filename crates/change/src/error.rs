@@ -135,6 +135,10 @@ codes! {
     CommitConflict = "COMMIT_CONFLICT", Conflict;
     /// The attempt or epoch is no longer current.
     Fenced = "FENCED", Fenced;
+    /// This node does not lead its metadata group, and the leader is not known or cannot be reached.
+    NotLeader = "NOT_LEADER", Unavailable;
+    /// Nobody knows yet whether the change was decided: ask for its outcome, or send it again.
+    OutcomeUnknown = "OUTCOME_UNKNOWN", Unavailable;
     /// A file that cannot be read or written.
     Io = "IO", Unavailable;
     /// No space on the device.
