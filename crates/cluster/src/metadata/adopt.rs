@@ -42,7 +42,7 @@ impl Adopt {
             && self.batches_count >= self.marks.len() as u64;
         if !fits {
             return Err(Refusal::Limit {
-                what: "marks in an adopted table",
+                what: "marks in an adopted table".into(),
             });
         }
         let mut table = TableState::unborn(self.name.clone(), self.location.clone(), index);

@@ -29,7 +29,7 @@ impl OpenAttempt {
         table.require_active()?;
         if table.attempts.len() >= OPEN_ATTEMPTS_MAX {
             return Err(Refusal::Limit {
-                what: "open attempts",
+                what: "open attempts".into(),
             });
         }
         self.check_batches()?;
@@ -53,7 +53,7 @@ impl OpenAttempt {
         let named = self.kind == CommitKind::Batch;
         if named == self.batches.is_empty() || self.batches.len() > BATCHES_PER_COMMIT_MAX {
             return Err(Refusal::Limit {
-                what: "batches in a commit",
+                what: "batches in a commit".into(),
             });
         }
         let long = |batch: &BatchKey| {
@@ -65,7 +65,7 @@ impl OpenAttempt {
         };
         if self.batches.iter().any(long) {
             return Err(Refusal::Limit {
-                what: "bytes in a batch id",
+                what: "bytes in a batch id".into(),
             });
         }
         let twice = |(n, batch): (usize, &BatchKey)| {
@@ -76,7 +76,7 @@ impl OpenAttempt {
         };
         if self.batches.iter().enumerate().any(twice) {
             return Err(Refusal::Limit {
-                what: "batches of one id in a commit",
+                what: "batches of one id in a commit".into(),
             });
         }
         Ok(())
