@@ -11,6 +11,9 @@ use tidegate_tests::workspace;
 /// Seeds of shuffling, splitting and duplicating for each order-free case.
 const SEEDS: u64 = 20;
 
+/// Bytes of memory in which some events of a case go to files and some do not.
+const LITTLE_MEMORY: u64 = 100_000;
+
 /// Runs a check on every case, two at a time, and names each that fails.
 fn check_all(cases: &[Case], check: impl Fn(&Case) -> Result<()> + Sync) -> Result<()> {
     let failures = Mutex::new(Vec::new());
@@ -51,6 +54,22 @@ fn order_free_cases_pass_in_any_order_and_batching() -> Result<()> {
     let mut cases = case::discover(&workspace::tests_dir("cases"))?;
     cases.retain(|case| case.order_free);
     check_all(&cases, |case| {
-        (0..SEEDS).try_for_each(|seed| case.run_shuffled(&InProcess::new()?, seed))
+        (0..SEEDS).try_for_each(|seed| {
+            let harness = match seed % 4 {
+                3 => InProcess::with_memory(LITTLE_MEMORY)?,
+                _ => InProcess::new()?,
+            };
+            case.run_shuffled(&harness, seed)
+        })
+    })
+}
+
+#[test]
+fn every_case_passes_in_little_memory() -> Result<()> {
+    let cases = case::discover(&workspace::tests_dir("cases"))?;
+    check_all(&cases, |case| {
+        [0, LITTLE_MEMORY]
+            .into_iter()
+            .try_for_each(|bytes| case.run(&InProcess::with_memory(bytes)?))
     })
 }

@@ -108,7 +108,10 @@ fn crate_edges() -> Result<BTreeMap<String, BTreeSet<String>>> {
             .get("name")
             .and_then(Value::as_str)
             .unwrap_or_default();
-        let Some(own) = name.strip_prefix("tidegate-").filter(|own| *own != "tests") else {
+        let Some(own) = name
+            .strip_prefix("tidegate-")
+            .filter(|own| !matches!(*own, "tests" | "benches"))
+        else {
             continue;
         };
         let dependencies = package

@@ -12,6 +12,7 @@ use arrow::array::{
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{cast, take};
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
+use tidegate_change::position::position_keys;
 use tidegate_change::sequence::normalize_floats;
 use tidegate_change::source::{InvalidEvent, SourceBatch, SourceOperation};
 use tidegate_change::spec::layout::{SequenceSource, pseudo_column_type};
@@ -35,8 +36,6 @@ pub(crate) struct Classified {
     pub payload: Vec<PayloadColumn>,
     /// Old keys of key changes (R-K6).
     pub old_keys: Option<StructArray>,
-    /// Source file.
-    pub file: Arc<str>,
     /// Record numbers in the file.
     pub rows: Vec<u64>,
     /// Sequences of truncates.
@@ -65,6 +64,8 @@ enum Class {
     Change(EventKind),
     Truncate,
     Ignored,
+    /// An update or delete where rows are only appended (R-K7).
+    NoInsert,
     Rejected,
 }
 
@@ -147,7 +148,7 @@ impl Classifier {
             })
             .collect();
         let old_keys = match &batch.old_keys {
-            Some(old) if old.null_count() < old.len() => {
+            Some(old) if old.null_count() < old.len() && self.layout.position.is_none() => {
                 let old: ArrayRef = Arc::new(old.clone());
                 Some(gather(&old)?.as_struct().clone())
             }
@@ -162,7 +163,6 @@ impl Classifier {
             kinds,
             payload: self.payload(batch, &source, &changes, all)?,
             old_keys,
-            file: Arc::clone(&batch.origin.file),
             rows: places(batch, &changes),
             truncates: taken(&sequence, &truncated)?,
             events: (batch.len() + batch.invalid.len()) as u64,
@@ -192,7 +192,7 @@ impl Classifier {
 
     fn missing_column(&self, batch: &SourceBatch, field: &Field) -> Result<ArrayRef> {
         let origin = &batch.origin;
-        let numbers = |values: &Option<Vec<i64>>| -> ArrayRef {
+        let numbers = |values: &Option<Vec<Option<i64>>>| -> ArrayRef {
             match values {
                 Some(values) => Arc::new(Int64Array::from(values.clone())),
                 None => new_null_array(&DataType::Int64, batch.len()),
@@ -282,6 +282,11 @@ impl Classifier {
 
     /// Key columns; a declared default stands in for rows that lack the column.
     fn keys(&self, batch: &SourceBatch, source: &RecordBatch) -> Result<Vec<ArrayRef>> {
+        if self.layout.position.is_some() {
+            let enveloped = &self.spec.source.metadata_columns;
+            let is_content = |name: &str| !enveloped.values().any(|own| own == name);
+            return Ok(vec![position_keys(batch, is_content)?]);
+        }
         self.layout
             .key_columns()
             .map(|key| {
@@ -326,16 +331,18 @@ impl Classifier {
         let (deletes, truncates) = (evaluate(&self.deletes)?, evaluate(&self.truncates)?);
         let holds = |mask: &Option<BooleanArray>, row| mask.as_ref().is_some_and(|m| m.value(row));
         let insert_only = self.spec.mode == TableMode::InsertOnly;
+        let appends = self.spec.mode == TableMode::Append;
         let mut classes = Vec::with_capacity(batch.len());
         for (row, operation) in batch.operations.iter().enumerate() {
             let by_source = *operation == SourceOperation::Truncate;
+            let is_delete = || *operation == SourceOperation::Delete || holds(&deletes, row);
             let class = if holds(&truncates, row) {
                 Class::Truncate
             } else if by_source {
                 self.source_truncate(batch, row)?
-            } else if !insert_only
-                && (*operation == SourceOperation::Delete || holds(&deletes, row))
-            {
+            } else if appends && (is_delete() || is_update(batch, row)) {
+                Class::NoInsert
+            } else if !insert_only && is_delete() {
                 Class::Change(EventKind::Delete)
             } else {
                 Class::Change(EventKind::Upsert)
@@ -355,8 +362,15 @@ impl Classifier {
                     "table {}: {} line {line}: a truncate of the source",
                     self.spec.name, batch.origin.file
                 );
-                Err(Error::new(Code::TruncateRefused, message)
-                    .with_hint("set on_truncate: apply or ignore and apply the batch again"))
+                let policies = match self.spec.mode {
+                    TableMode::Append => "ignore",
+                    _ => "apply or ignore",
+                };
+                Err(
+                    Error::new(Code::TruncateRefused, message).with_hint(format!(
+                        "set on_truncate: {policies} and apply the batch again"
+                    )),
+                )
             }
         }
     }
@@ -378,8 +392,10 @@ impl Classifier {
             rejects.push(rule_reject(code, &batch.origin.file, place, field, raw));
             Class::Rejected
         };
-        if class == Class::Ignored {
-            return class;
+        match class {
+            Class::Ignored => return class,
+            Class::NoInsert => return reject(Code::AppendOnly, ""),
+            Class::Change(_) | Class::Truncate | Class::Rejected => {}
         }
         if let Class::Change(_) = class
             && let Some(position) = keys.iter().position(|key| key.is_null(row))
@@ -444,6 +460,12 @@ impl Classifier {
         let column = source.column_by_name(name)?;
         matches!(column.data_type(), DataType::List(_)).then(|| Arc::clone(column))
     }
+}
+
+/// Whether an event is an update, or the second half of one that changed the key.
+fn is_update(batch: &SourceBatch, row: usize) -> bool {
+    batch.operations.get(row) == Some(&SourceOperation::Update)
+        || batch.old_keys.as_ref().is_some_and(|old| old.is_valid(row))
 }
 
 /// Record numbers of some events.

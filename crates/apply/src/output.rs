@@ -1,18 +1,17 @@
-//! What an attempt has written so far, and the commit that names it.
+//! What one slice of an attempt writes.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::{max, min};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, UInt32Type};
 use tidegate_change::{Counters, Error, Result, hidden};
-use tidegate_delta::actions::{Action, AddFile, CdcFile};
+use tidegate_delta::actions::AddFile;
 use tidegate_delta::data::{DataFileWriter, WriterOptions};
-use tidegate_delta::dv::{self, DeletionVector, Remains};
 use tidegate_delta::names::{self, FileLevel};
-use tidegate_delta::{PartitionValues, cdc, path, split_by_partition};
-use tidegate_index::{Entry, FileRef, IndexHash, RunWriter};
+use tidegate_delta::{PartitionValues, split_by_partition};
+use tidegate_index::IndexHash;
 
 use crate::files::write_file;
 use crate::lookup::arrivals;
@@ -33,53 +32,28 @@ pub(crate) enum Placed {
     Gone,
 }
 
-/// What one part of an attempt wrote.
+/// What one slice wrote, and what it found that others write.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     /// New data files.
     pub adds: Vec<AddFile>,
-    /// New change data files.
-    pub changes: Vec<CdcFile>,
     /// New state files.
     pub states: Vec<StateFile>,
     /// Dead positions by data file.
     pub dead: BTreeMap<Arc<str>, Vec<u32>>,
-    /// Data files that die whole without their rows being named.
-    pub dropped: Vec<Arc<str>>,
     /// New places of keys.
     pub placed: Vec<(IndexHash, Placed)>,
-    /// Change rows, until they are written.
-    pub feed: Vec<RecordBatch>,
+    /// Change rows.
+    pub feed: Option<RecordBatch>,
     /// Counts.
     pub counters: Counters,
     /// Paths of all files written.
     pub written: Vec<String>,
     /// Paths of new data and state files, as the index names them.
-    pub(crate) new_files: HashSet<String>,
+    pub new_files: Vec<String>,
 }
 
 impl Output {
-    /// Paths of new data and state files, as the index names them.
-    pub(crate) fn new_files(&self) -> HashSet<String> {
-        self.new_files.clone()
-    }
-
-    /// Takes another part in.
-    pub(crate) fn append(&mut self, mut other: Self) {
-        self.adds.append(&mut other.adds);
-        self.changes.append(&mut other.changes);
-        self.states.append(&mut other.states);
-        for (path, mut rows) in other.dead {
-            self.dead.entry(path).or_default().append(&mut rows);
-        }
-        self.dropped.append(&mut other.dropped);
-        self.placed.append(&mut other.placed);
-        self.feed.append(&mut other.feed);
-        self.counters.add(&other.counters);
-        self.written.append(&mut other.written);
-        self.new_files.extend(other.new_files);
-    }
-
     /// Writes rows in file schema, one file a partition; `hashes` are those of the rows' keys.
     ///
     /// # Errors
@@ -107,7 +81,7 @@ impl Output {
             self.counters.files_written += 1;
             self.counters.bytes_written += u64::try_from(add.size).unwrap_or_default();
             self.written.push(add.relative_path()?);
-            self.new_files.insert(add.path.clone());
+            self.new_files.push(add.path.clone());
             self.adds.push(add);
         }
         Ok(())
@@ -133,7 +107,7 @@ impl Output {
         self.counters.files_written += 1;
         self.counters.bytes_written += bytes;
         self.written.push(path.clone());
-        self.new_files.insert(path.clone());
+        self.new_files.push(path.clone());
         self.states.push(StateFile {
             path: path.clone(),
             rows: tombstones.num_rows() as u64,
@@ -149,105 +123,6 @@ impl Output {
         }
         Ok(())
     }
-
-    /// Writes the collected change rows, one file a partition.
-    ///
-    /// # Errors
-    /// Failures of storage.
-    pub(crate) async fn write_feed(&mut self, table: &TableView) -> Result<()> {
-        let feed = std::mem::take(&mut self.feed);
-        for file in cdc::write_changes(&table.root, &table.schema, table.attempt, 0, &feed).await? {
-            self.counters.files_written += 1;
-            self.counters.bytes_written += u64::try_from(file.size).unwrap_or_default();
-            self.written.push(path::decode(&file.path)?);
-            self.changes.push(file);
-        }
-        Ok(())
-    }
-
-    /// The `remove`s and `add`s of touched and new files, in an order that does not depend on threads.
-    ///
-    /// # Errors
-    /// Failures of storage; `CORRUPT` when a deletion vector contradicts its file.
-    pub(crate) async fn file_actions(
-        &mut self,
-        table: &TableView,
-        data_change: bool,
-    ) -> Result<Vec<Action>> {
-        let mut removes = Vec::new();
-        let mut vectors: Vec<(Arc<AddFile>, DeletionVector)> = Vec::new();
-        for path in &self.dropped {
-            removes.push(table.file(path)?.to_remove(table.now_ms, data_change));
-        }
-        for (path, rows) in &self.dead {
-            let file = table.file(path)?;
-            let vector = dv::of_file(&table.root, file).await?;
-            match vector.delete(rows.iter().copied(), file.num_records()?)? {
-                Remains::Some(vector, died) if died == rows.len() as u64 => {
-                    vectors.push((Arc::clone(file), vector));
-                }
-                Remains::Nothing => {}
-                Remains::Some(..) | Remains::Unchanged => {
-                    return Err(Error::corrupt(format!("file {path}: a row dies twice")));
-                }
-            }
-            removes.push(file.to_remove(table.now_ms, data_change));
-        }
-        self.counters.files_touched += removes.len() as u64;
-        let mut actions: Vec<Action> = removes.into_iter().map(Action::Remove).collect();
-        if !vectors.is_empty() {
-            let (files, vectors): (Vec<_>, Vec<_>) = vectors.into_iter().unzip();
-            let n = table.next_file();
-            let descriptors = dv::write_packed(&table.root, table.attempt, n, &vectors).await?;
-            let bytes = descriptors.last().map_or(0, |last| {
-                i64::from(last.offset.unwrap_or(0)) + i64::from(last.size_in_bytes) + 8
-            });
-            self.counters.files_written += 1;
-            self.counters.bytes_written += u64::try_from(bytes).unwrap_or_default();
-            self.written
-                .push(dv::file_name(dv::file_uuid(table.attempt, n)?));
-            for (file, descriptor) in files.iter().zip(descriptors) {
-                actions.push(Action::Add(
-                    file.with_deletion_vector(descriptor, data_change),
-                ));
-            }
-        }
-        self.adds.sort_by(|a, b| a.path.cmp(&b.path));
-        for mut add in std::mem::take(&mut self.adds) {
-            add.data_change = data_change;
-            actions.push(Action::Add(add));
-        }
-        actions.extend(
-            std::mem::take(&mut self.changes)
-                .into_iter()
-                .map(Action::Cdc),
-        );
-        Ok(actions)
-    }
-
-    /// The index changes of the attempt.
-    ///
-    /// # Errors
-    /// `INTERNAL` when a key is placed twice.
-    pub(crate) fn index_run(&mut self) -> Result<RunWriter> {
-        let mut run = RunWriter::new();
-        run.reserve(self.placed.len());
-        for (hash, placed) in std::mem::take(&mut self.placed) {
-            let entry = match placed {
-                Placed::Row(path, row) => Entry::Live {
-                    file: run.file(&FileRef::data(path)),
-                    row,
-                },
-                Placed::Tombstone(path, row) => Entry::Tombstone {
-                    file: run.file(&FileRef::state(path)),
-                    row,
-                },
-                Placed::Gone => Entry::Gone,
-            };
-            run.push(hash, entry)?;
-        }
-        Ok(run)
-    }
 }
 
 async fn write_data_file(
@@ -259,7 +134,7 @@ async fn write_data_file(
     let keys = table.resolved.spec.keys.clone();
     let sparse = [hidden::FLOOR, hidden::LEAVES, hidden::DELETES];
     let options = WriterOptions {
-        is_clustered: table.schema.partition_columns().is_empty(),
+        is_clustered: table.schema.partition_columns().is_empty() && !keys.is_empty(),
         is_sparse: sparse
             .iter()
             .filter_map(|name| rows.column_by_name(name))

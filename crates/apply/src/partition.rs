@@ -1,37 +1,26 @@
-//! The classified parts of a batch, regrouped by key bucket: each slice is merged on its own.
+//! The events of a batch, regrouped by key bucket: each slice is merged on its own.
 
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, StructArray, new_null_array};
 use arrow::buffer::BooleanBuffer;
-use arrow::compute::interleave;
+use arrow::compute::{concat, interleave};
 use arrow::datatypes::DataType;
-use tidegate_change::key::CanonicalKeys;
 use tidegate_change::spec::TableLayout;
-use tidegate_change::{Error, KeyBucket, Result};
-use tidegate_merge::{Events, PayloadColumn};
+use tidegate_change::{Error, KeyBucket, KeyHash, Result};
+use tidegate_merge::{EventKind, Events, PayloadColumn};
 
-use crate::classify::Classified;
+use crate::event_part::{EventPart, Places, Sources};
 
-/// Where an event of a slice came from: its file and record.
-#[derive(Clone, Debug)]
-pub(crate) struct Place {
-    /// File.
-    pub file: Arc<str>,
-    /// Record in the file, from 0.
-    pub row: u64,
-}
-
-/// The events of one range of buckets.
+/// The events of one range of the key hash.
 #[derive(Debug)]
 pub(crate) struct Slice {
     /// The events, until the merge takes them.
     pub events: Option<Events>,
     /// Old keys of key changes (R-K6).
     pub old_keys: Option<StructArray>,
-    /// `(part, event of the part)` by event.
-    places: Vec<(usize, usize)>,
-    origins: Arc<Vec<(Arc<str>, Vec<u64>)>>,
+    /// Where the events came from.
+    pub places: Places,
 }
 
 impl Slice {
@@ -43,17 +32,6 @@ impl Slice {
         self.events
             .take()
             .ok_or_else(|| Error::internal("events of a slice were taken"))
-    }
-
-    /// Where an event came from.
-    #[must_use]
-    pub(crate) fn place(&self, event: usize) -> Option<Place> {
-        let (part, row) = *self.places.get(event)?;
-        let (file, rows) = self.origins.get(part)?;
-        Some(Place {
-            file: Arc::clone(file),
-            row: *rows.get(row)?,
-        })
     }
 }
 
@@ -71,113 +49,197 @@ pub(crate) struct Cut {
 /// # Errors
 /// `INTERNAL` when parts disagree on types.
 pub(crate) fn slice_by_bucket(
-    parts: Vec<Classified>,
+    parts: &[EventPart],
     layout: &TableLayout,
     cut: Cut,
 ) -> Result<Vec<Slice>> {
-    let mut places: Vec<Vec<(usize, usize)>> = vec![Vec::new(); cut.slices];
-    let mut buckets: Vec<Vec<KeyBucket>> = vec![Vec::new(); cut.slices];
-    for (part, classified) in parts.iter().enumerate() {
-        let keys = CanonicalKeys::encode(&classified.keys)?;
-        for (row, hash) in keys.key_hashes().into_iter().enumerate() {
-            let bucket = hash.bucket(cut.buckets);
-            let slice = bucket.0 as usize * cut.slices / cut.buckets.max(1) as usize;
-            if let (Some(places), Some(buckets)) = (places.get_mut(slice), buckets.get_mut(slice)) {
-                places.push((part, row));
-                buckets.push(bucket);
-            }
-        }
-    }
-    let origins: Arc<Vec<(Arc<str>, Vec<u64>)>> = Arc::new(
-        parts
-            .iter()
-            .map(|p| (Arc::clone(&p.file), p.rows.clone()))
-            .collect(),
-    );
-    let source = Columns {
-        parts: &parts,
-        layout,
+    let slice = |hash: KeyHash| {
+        hash.bucket(cut.buckets).0 as usize * cut.slices / cut.buckets.max(1) as usize
     };
+    let gathered = regroup(parts, layout, cut.slices, slice)?;
+    let filled = gathered.into_iter().filter(|part| part.len() > 0);
+    Ok(filled.map(|part| into_slice(part, cut.buckets)).collect())
+}
+
+/// One slice of all events of some parts.
+///
+/// # Errors
+/// `INTERNAL` when parts disagree on types.
+pub(crate) fn one_slice(parts: &[EventPart], layout: &TableLayout, buckets: u32) -> Result<Slice> {
+    let whole = Regrouped { parts, layout }.gather(&Picked::All)?;
+    Ok(into_slice(whole, buckets))
+}
+
+fn into_slice(part: EventPart, buckets: u32) -> Slice {
+    let bucket = |hash: &KeyHash| hash.bucket(buckets);
+    let buckets: Vec<KeyBucket> = part.hashes.iter().map(bucket).collect();
+    Slice {
+        events: Some(Events {
+            keys: part.keys,
+            sequence: part.sequence,
+            kinds: part.kinds,
+            payload: part.payload,
+            buckets,
+        }),
+        old_keys: part.old_keys,
+        places: part.places,
+    }
+}
+
+/// The events of some parts as groups, by a function of their hash; order in a group is order of arrival.
+///
+/// # Errors
+/// `INTERNAL` when parts disagree on types.
+pub(crate) fn regroup(
+    parts: &[EventPart],
+    layout: &TableLayout,
+    groups: usize,
+    group_of: impl Fn(KeyHash) -> usize,
+) -> Result<Vec<EventPart>> {
+    let source = Regrouped { parts, layout };
+    if groups == 1 {
+        return Ok(vec![source.gather(&Picked::All)?]);
+    }
+    let places = places_by_group(parts, groups, group_of);
     places
         .into_iter()
-        .zip(buckets)
-        .filter(|(places, _)| !places.is_empty())
-        .map(|(places, buckets)| {
-            Ok(Slice {
-                events: Some(source.events(&places, buckets)?),
-                old_keys: source.old_keys(&places)?,
-                places,
-                origins: Arc::clone(&origins),
-            })
-        })
+        .map(|places| source.gather(&Picked::Places(places)))
         .collect()
 }
 
-struct Columns<'a> {
-    parts: &'a [Classified],
-    layout: &'a TableLayout,
+/// `(part, event of the part)` by group.
+pub(crate) fn places_by_group(
+    parts: &[EventPart],
+    groups: usize,
+    group_of: impl Fn(KeyHash) -> usize,
+) -> Vec<Vec<(usize, usize)>> {
+    let mut places: Vec<Vec<(usize, usize)>> = vec![Vec::new(); groups];
+    for (part, own) in parts.iter().enumerate() {
+        for (event, hash) in own.hashes.iter().enumerate() {
+            if let Some(places) = places.get_mut(group_of(*hash)) {
+                places.push((part, event));
+            }
+        }
+    }
+    places
 }
 
-impl Columns<'_> {
-    fn events(&self, places: &[(usize, usize)], buckets: Vec<KeyBucket>) -> Result<Events> {
-        let keys = (0..self.layout.keys.len())
-            .map(|key| self.gather(places, |part| part.keys.get(key).cloned()))
-            .collect::<Result<Vec<_>>>()?;
-        let kinds = places
-            .iter()
-            .filter_map(|(part, row)| self.parts.get(*part)?.kinds.get(*row).copied())
-            .collect();
+/// Which events are gathered.
+#[derive(Debug)]
+pub(crate) enum Picked {
+    /// All, part by part.
+    All,
+    /// Those at `(part, event of the part)`.
+    Places(Vec<(usize, usize)>),
+}
+
+/// Parts whose events are gathered into others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Regrouped<'a> {
+    /// The parts.
+    pub parts: &'a [EventPart],
+    /// What they are events of.
+    pub layout: &'a TableLayout,
+}
+
+impl Regrouped<'_> {
+    /// Gathers events into one part.
+    ///
+    /// # Errors
+    /// `INTERNAL` when parts disagree on types.
+    pub(crate) fn gather(&self, picked: &Picked) -> Result<EventPart> {
+        let keys = self.layout.key_columns().enumerate().map(|(key, column)| {
+            self.column(picked, &column.data_type, |part| {
+                part.keys.get(key).cloned()
+            })
+        });
+        let keys = keys.collect::<Result<Vec<_>>>()?;
         let payload = self
             .layout
             .payload_columns()
             .enumerate()
-            .map(|(column, of)| self.payload(places, column, &of.data_type))
+            .map(|(column, of)| self.payload(picked, column, &of.data_type))
             .collect::<Result<Vec<_>>>()?;
-        let sequence = self.gather(places, |part| Some(Arc::clone(&part.sequence)))?;
-        Ok(Events {
+        let sequence = self.layout.sequence_type.clone();
+        let sequence = sequence.unwrap_or(DataType::Int64);
+        Ok(EventPart {
             keys,
-            sequence,
-            kinds,
+            hashes: self.each(picked, |part, event| part.hashes.get(event).copied())?,
+            sequence: self.column(picked, &sequence, |part| Some(Arc::clone(&part.sequence)))?,
+            kinds: self.kinds(picked)?,
             payload,
-            buckets,
+            old_keys: self.old_keys(picked)?,
+            places: self.places(picked)?,
         })
+    }
+
+    fn kinds(&self, picked: &Picked) -> Result<Vec<EventKind>> {
+        self.each(picked, |part, event| part.kinds.get(event).copied())
+    }
+
+    fn places(&self, picked: &Picked) -> Result<Places> {
+        let source = |part: &EventPart, event| part.places.get(event).map(|place| place.0);
+        Ok(Places {
+            sources: Sources::Each(self.each(picked, source)?),
+            rows: self.each(picked, |part, event| part.places.rows.get(event).copied())?,
+        })
+    }
+
+    /// One value of each event.
+    fn each<T>(
+        &self,
+        picked: &Picked,
+        of: impl Fn(&EventPart, usize) -> Option<T>,
+    ) -> Result<Vec<T>> {
+        let lacking = || Error::internal("an event of the batch is not there");
+        match picked {
+            Picked::All => {
+                let all = self
+                    .parts
+                    .iter()
+                    .flat_map(|part| (0..part.len()).map(move |event| (part, event)));
+                all.map(|(part, event)| of(part, event))
+                    .collect::<Option<_>>()
+            }
+            Picked::Places(places) => places
+                .iter()
+                .map(|(part, event)| of(self.parts.get(*part)?, *event))
+                .collect::<Option<_>>(),
+        }
+        .ok_or_else(lacking)
     }
 
     fn payload(
         &self,
-        places: &[(usize, usize)],
+        picked: &Picked,
         column: usize,
         data_type: &DataType,
     ) -> Result<PayloadColumn> {
-        let of = |part: &Classified| part.payload.get(column).cloned();
-        let carried = |part: &Classified| of(part).is_some_and(|p| p.values.is_some());
+        let of = |part: &EventPart| part.payload.get(column).cloned();
+        let carried = |part: &EventPart| of(part).is_some_and(|p| p.values.is_some());
         if !self.parts.iter().any(carried) {
-            return Ok(PayloadColumn {
-                values: None,
-                authored: None,
-            });
+            return Ok(PayloadColumn::default());
         }
-        let values = self.gather(places, |part| {
+        let values = self.column(picked, data_type, |part| {
             of(part)?
                 .values
-                .or_else(|| Some(new_null_array(data_type, part.kinds.len())))
+                .or_else(|| Some(new_null_array(data_type, part.len())))
         })?;
         let partial =
-            |part: &Classified| of(part).is_none_or(|p| p.values.is_none() || p.authored.is_some());
+            |part: &EventPart| of(part).is_none_or(|p| p.values.is_none() || p.authored.is_some());
         if !self.parts.iter().any(partial) {
             return Ok(PayloadColumn {
                 values: Some(values),
                 authored: None,
             });
         }
-        let authored = self.gather(places, |part| {
-            let len = part.kinds.len();
+        let authored = self.column(picked, &DataType::Boolean, |part| {
             let mask = match of(part) {
                 Some(PayloadColumn {
                     values: Some(_),
                     authored,
-                }) => authored.unwrap_or_else(|| BooleanBuffer::new_set(len)),
-                _ => BooleanBuffer::new_unset(len),
+                }) => authored.unwrap_or_else(|| BooleanBuffer::new_set(part.len())),
+                _ => BooleanBuffer::new_unset(part.len()),
             };
             let mask: ArrayRef = Arc::new(BooleanArray::new(mask, None));
             Some(mask)
@@ -188,7 +250,7 @@ impl Columns<'_> {
         })
     }
 
-    fn old_keys(&self, places: &[(usize, usize)]) -> Result<Option<StructArray>> {
+    fn old_keys(&self, picked: &Picked) -> Result<Option<StructArray>> {
         let Some(data_type) = self
             .parts
             .iter()
@@ -196,20 +258,21 @@ impl Columns<'_> {
         else {
             return Ok(None);
         };
-        let old = self.gather(places, |part| match &part.old_keys {
+        let old = self.column(picked, &data_type, |part| match &part.old_keys {
             Some(old) => {
                 let old: ArrayRef = Arc::new(old.clone());
                 Some(old)
             }
-            None => Some(new_null_array(&data_type, part.kinds.len())),
+            None => Some(new_null_array(&data_type, part.len())),
         })?;
         Ok((old.null_count() < old.len()).then(|| old.as_struct().clone()))
     }
 
-    fn gather(
+    fn column(
         &self,
-        places: &[(usize, usize)],
-        of: impl Fn(&Classified) -> Option<ArrayRef>,
+        picked: &Picked,
+        data_type: &DataType,
+        of: impl Fn(&EventPart) -> Option<ArrayRef>,
     ) -> Result<ArrayRef> {
         let lacking = || Error::internal("a part of the batch lacks a column");
         let arrays: Vec<ArrayRef> = self
@@ -217,13 +280,13 @@ impl Columns<'_> {
             .iter()
             .map(|part| of(part).ok_or_else(lacking))
             .collect::<Result<_>>()?;
-        if let [only] = arrays.as_slice()
-            && places.len() == only.len()
-        {
-            return Ok(Arc::clone(only));
-        }
-        let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
-        interleave(&arrays, places)
-            .map_err(|e| Error::internal("parts of the batch disagree on types").with_source(e))
+        let borrowed: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
+        let gathered = match (picked, arrays.as_slice()) {
+            (_, []) => Ok(new_null_array(data_type, 0)),
+            (Picked::All, [only]) => Ok(Arc::clone(only)),
+            (Picked::All, _) => concat(&borrowed),
+            (Picked::Places(places), _) => interleave(&borrowed, places),
+        };
+        gathered.map_err(|e| Error::internal("parts of the batch disagree on types").with_source(e))
     }
 }

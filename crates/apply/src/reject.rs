@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow::compute::{SortColumn, concat_batches, lexsort_to_indices, take_record_batch};
 use arrow::datatypes::{DataType, Field, Schema};
 use tidegate_change::source::InvalidEvent;
 use tidegate_change::{Code, Error, Result};
@@ -35,12 +36,11 @@ pub fn reject_schema() -> Arc<Schema> {
     ]))
 }
 
-/// The rejects as rows of the rejects table, in the order of their places.
+/// The rejects as rows of the rejects table.
 ///
 /// # Errors
 /// `INTERNAL` when the columns cannot be built.
-pub(crate) fn reject_rows(mut events: Vec<InvalidEvent>) -> Result<RecordBatch> {
-    events.sort_by(|a, b| (&a.file, a.row, a.code).cmp(&(&b.file, b.row, b.code)));
+pub(crate) fn reject_rows(events: &[InvalidEvent]) -> Result<RecordBatch> {
     let text = |of: fn(&InvalidEvent) -> &str| -> ArrayRef {
         Arc::new(StringArray::from_iter_values(events.iter().map(of)))
     };
@@ -61,6 +61,26 @@ pub(crate) fn reject_rows(mut events: Vec<InvalidEvent>) -> Result<RecordBatch> 
         .map_err(|e| Error::internal("rejects cannot be built").with_source(e))
 }
 
+/// Several batches of rejects as one, in the order of their places.
+///
+/// # Errors
+/// `INTERNAL` when the batches differ.
+pub(crate) fn sorted_rejects(batches: &[RecordBatch]) -> Result<RecordBatch> {
+    let failed = |e| Error::internal("rejects cannot be sorted").with_source(e);
+    let all = concat_batches(&reject_schema(), batches).map_err(failed)?;
+    let by = ["file", "row", "reason"].map(|name| all.column_by_name(name).cloned());
+    let by: Vec<SortColumn> = by
+        .into_iter()
+        .flatten()
+        .map(|values| SortColumn {
+            values,
+            options: None,
+        })
+        .collect();
+    let order = lexsort_to_indices(&by, None).map_err(failed)?;
+    take_record_batch(&all, &order).map_err(failed)
+}
+
 /// A reject of an event that was decoded but breaks a rule of the table.
 #[must_use]
 pub(crate) fn rule_reject(
@@ -73,6 +93,7 @@ pub(crate) fn rule_reject(
     let detail = match code {
         Code::NullKey => "a key column is NULL",
         Code::NullSequence => "the sequence is NULL",
+        Code::AppendOnly => "an update or delete, and the table only takes inserts",
         Code::LateBeyondRetention => "older than the purge horizon of deleted keys",
         _ => "breaks a rule of the table",
     };

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use tidegate_change::mutants::{Mutant, is_on};
 use tidegate_change::sequence::SequenceBytes;
 use tidegate_change::source::InvalidEvent;
-use tidegate_change::{Error, Result, json};
+use tidegate_change::{Code, Error, Result, json};
 use tidegate_index::IndexHash;
 use tidegate_merge::{Grouped, MergeRules, Merged, Stored, group, resolve};
 
+use crate::event_part::Places;
 use crate::lookup::{self, Found, Need};
 use crate::output::{Output, Placed};
 use crate::partition::Slice;
@@ -46,10 +47,12 @@ pub(crate) async fn run(
         tombstones: &found.tombstones,
     };
     let merged = resolve(&rules, &grouped, &stored)?;
-    let rejects = rejects_of(&table, &slice, &grouped, &merged)?;
-    let max_sequence = accepted_max(&table, &rules, &grouped, &merged)?;
+    let rejects = rejects_of(&table, &slice.places, &grouped, &merged.rejects)?;
+    let max_sequence = accepted_max(&table, &rules, &grouped, &merged.rejects)?;
+    // What tells rows apart without keys never shows.
     let tie_example = merged
         .tie_example
+        .filter(|_| table.layout.position.is_none())
         .map(|key| key_json(&table, &grouped, key))
         .transpose()?;
     let output = write(&table, &found, merged).await?;
@@ -114,28 +117,29 @@ pub(crate) async fn write(table: &TableView, found: &Found, merged: Merged) -> R
             .into_iter()
             .map(|hash| (hash, Placed::Gone)),
     );
-    output
-        .feed
-        .extend(merged.feed.filter(|feed| feed.num_rows() > 0));
+    output.feed = merged.feed.filter(|feed| feed.num_rows() > 0);
     Ok(output)
 }
 
-fn rejects_of(
+/// Events that the merge did not take, as rejects.
+///
+/// # Errors
+/// `INTERNAL` for an event that is not there.
+pub(crate) fn rejects_of(
     table: &TableView,
-    slice: &Slice,
+    places: &Places,
     grouped: &Grouped,
-    merged: &Merged,
+    rejects: &[(u32, Code)],
 ) -> Result<Vec<InvalidEvent>> {
-    merged
-        .rejects
+    let nowhere = || Error::internal("a reject has no place");
+    rejects
         .iter()
         .map(|(event, code)| {
             let event = *event as usize;
-            let place = slice
-                .place(event)
-                .ok_or_else(|| Error::internal("a reject has no place"))?;
+            let (source, row) = places.get(event).ok_or_else(nowhere)?;
+            let file = table.sources.get(source as usize).ok_or_else(nowhere)?;
             let raw = event_json(table, grouped, event)?;
-            Ok(rule_reject(*code, &place.file, place.row, "", raw))
+            Ok(rule_reject(*code, file, row, "", raw))
         })
         .collect()
 }
@@ -156,19 +160,23 @@ fn event_json(table: &TableView, grouped: &Grouped, event: usize) -> Result<Stri
     Ok(serde_json::Value::Object(object).to_string())
 }
 
-fn accepted_max(
+/// The greatest sequence of the events that were taken (R-W1); `rejects` are ascending.
+///
+/// # Errors
+/// `INTERNAL` when a sequence cannot be encoded.
+pub(crate) fn accepted_max(
     table: &TableView,
     rules: &MergeRules,
     grouped: &Grouped,
-    merged: &Merged,
+    rejects: &[(u32, Code)],
 ) -> Result<Option<SequenceBytes>> {
-    if merged.rejects.is_empty() {
+    if rejects.is_empty() {
         return grouped.max_sequence(rules);
     }
     let rows = table.encoder.encode(&grouped.events().sequence)?;
     let rejected = |event: usize| {
         u32::try_from(event)
-            .is_ok_and(|e| merged.rejects.iter().any(|(rejected, _)| *rejected == e))
+            .is_ok_and(|e| rejects.binary_search_by_key(&e, |(own, _)| *own).is_ok())
     };
     let taken = rows
         .iter()
@@ -177,7 +185,15 @@ fn accepted_max(
     Ok(taken.map(|(_, row)| row).max().map(SequenceBytes::from_row))
 }
 
-fn key_json(table: &TableView, grouped: &Grouped, key: u32) -> Result<serde_json::Value> {
+/// A key as JSON.
+///
+/// # Errors
+/// `INTERNAL` for a key that is not there.
+pub(crate) fn key_json(
+    table: &TableView,
+    grouped: &Grouped,
+    key: u32,
+) -> Result<serde_json::Value> {
     let mut object = serde_json::Map::new();
     for (column, values) in table.layout.key_columns().zip(grouped.key_columns()) {
         object.insert(column.name.clone(), json::value_at(values, key as usize)?);

@@ -8,11 +8,12 @@ use tidegate_change::sequence::{SequenceBytes, normalize_floats};
 use tidegate_change::{Error, Result};
 use tidegate_delta::actions::AddFile;
 use tidegate_delta::data::{FileBatch, ReadOptions, read_file};
+use tidegate_delta::dv::DeletionVector;
 use tidegate_index::{FileRef, Located, Location};
 use tidegate_merge::{MergeMode, MergeRules, StoredRef, truncate};
 
+use crate::attempt_output::AttemptOutput;
 use crate::lookup::Found;
-use crate::output::Output;
 use crate::slice;
 use crate::table::TableView;
 
@@ -27,7 +28,7 @@ pub(crate) async fn sweep(
     table: &Arc<TableView>,
     rules: &MergeRules,
     greatest: &SequenceBytes,
-    output: &mut Output,
+    output: &mut AttemptOutput,
 ) -> Result<()> {
     if matches!(rules.mode(), MergeMode::First | MergeMode::Once) {
         return Ok(());
@@ -42,7 +43,8 @@ pub(crate) async fn sweep(
                 .as_ref()
                 .is_some_and(|max| max < greatest);
         if dies_whole {
-            drop_file(&file, output)?;
+            // The index learns it from the file's absence.
+            output.drop_file(&file)?;
         } else {
             sweep_file(table, rules, &file, output).await?;
         }
@@ -50,28 +52,14 @@ pub(crate) async fn sweep(
     Ok(())
 }
 
-/// The whole file goes; the index learns it from the file's absence.
-fn drop_file(file: &AddFile, output: &mut Output) -> Result<()> {
-    let path: Arc<str> = file.path.as_str().into();
-    let replaced = output
-        .dead
-        .remove(&path)
-        .map_or(0, |rows| rows.len() as u64);
-    let live = file.num_records()?.saturating_sub(file.deleted_count());
-    output.counters.deleted += live.saturating_sub(replaced);
-    output.dropped.push(path);
-    Ok(())
-}
-
 async fn sweep_file(
     table: &TableView,
     rules: &MergeRules,
     file: &AddFile,
-    output: &mut Output,
+    output: &mut AttemptOutput,
 ) -> Result<()> {
     let path: Arc<str> = file.path.as_str().into();
-    let mut touched = output.dead.get(&path).cloned().unwrap_or_default();
-    touched.sort_unstable();
+    let touched = output.dead.of(&path)?.positions;
     let mut options = ReadOptions::live(Arc::clone(&table.file_schema));
     options.batch_rows = BATCH_ROWS;
     let mut rows = read_file(&table.root, &table.schema, file, &options).await?;
@@ -99,17 +87,19 @@ async fn sweep_file(
             tombstones: rows.slice(0, 0),
             rows,
         };
-        output.append(slice::write(table, &found, merged).await?);
+        output
+            .take(slice::write(table, &found, merged).await?)
+            .await?;
     }
     Ok(())
 }
 
-/// The rows that the batch's events have not replaced; `touched` is ascending.
-fn without(batch: FileBatch, touched: &[u32]) -> Result<FileBatch> {
+/// The rows that the batch's events have not replaced.
+fn without(batch: FileBatch, touched: &DeletionVector) -> Result<FileBatch> {
     let keep: arrow::array::BooleanArray = batch
         .positions
         .iter()
-        .map(|row| Some(touched.binary_search(row).is_err()))
+        .map(|row| Some(!touched.contains(u64::from(*row))))
         .collect();
     if keep.true_count() == batch.positions.len() {
         return Ok(batch);

@@ -11,6 +11,9 @@ use tidegate_change::{AttemptId, Counters};
 use tidegate_delta::actions::Action;
 use tidegate_delta::{TableRoot, TableSnapshot};
 
+use crate::limits::Limits;
+use crate::observer::BatchObserver;
+
 /// Bytes of one source file.
 #[derive(Clone, Debug)]
 pub enum SourceInput {
@@ -46,6 +49,10 @@ pub struct Work {
     pub now_ms: i64,
     /// The sources; together one batch.
     pub sources: Vec<SourceFile>,
+    /// Memory and temporary space; a worker on another machine puts its own in their place.
+    pub limits: Limits,
+    /// Who sees how far the batch is.
+    pub observer: Option<Arc<dyn BatchObserver>>,
 }
 
 /// What a try wrote and what its commit must say; the coordinator adds `commitInfo`, `txn` and the batch marks.

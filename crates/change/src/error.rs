@@ -73,6 +73,8 @@ codes! {
     TrackHistoryRequiresScd2 = "TRACK_HISTORY_REQUIRES_SCD2", Invalid;
     /// A truncate condition without SCD type 1 (R-X1).
     TruncateRequiresScd1 = "TRUNCATE_REQUIRES_SCD1", Invalid;
+    /// An update or delete of a source whose rows are only appended (R-K7).
+    AppendOnly = "APPEND_ONLY", Invalid;
     /// A truncate of the source under `on_truncate: fail` (R-X6).
     TruncateRefused = "TRUNCATE_REFUSED", Invalid;
     /// Snapshot versions must rise (R-P2).
@@ -157,6 +159,10 @@ codes! {
     Unsupported = "UNSUPPORTED", Unsupported;
     /// A wait ran out of time.
     TimedOut = "TIMED_OUT", Unavailable;
+    /// A server that cannot be reached, or that stops.
+    Unavailable = "UNAVAILABLE", Unavailable;
+    /// Stopped because the caller asked for it.
+    Cancelled = "CANCELLED", Invalid;
     /// A fault of Tidegate.
     Internal = "INTERNAL", Internal;
 }

@@ -15,8 +15,10 @@ use crate::spec::OnInvalid;
 pub enum SourceOperation {
     /// The spec's conditions decide (R-D1).
     Unspecified,
-    /// An insert or update.
+    /// An insert, or what the format does not tell from one.
     Upsert,
+    /// An update of a row that was there: an upsert, but nothing to append (R-K7).
+    Update,
     /// A row of an initial copy, which ranks below streamed rows at an equal position.
     Copy,
     /// A delete.
@@ -32,10 +34,12 @@ pub struct Origin {
     pub file: Arc<str>,
     /// Number of the record in the file, from 0, one per event.
     pub rows: Vec<u64>,
-    /// Topic partition by event, where the records carry one.
-    pub partitions: Option<Vec<i64>>,
-    /// Topic offset by event, where the records carry one.
-    pub offsets: Option<Vec<i64>>,
+    /// Topic by event, where a record carries one.
+    pub topics: Option<Vec<Option<Arc<str>>>>,
+    /// Topic partition by event, where a record carries one.
+    pub partitions: Option<Vec<Option<i64>>>,
+    /// Topic offset by event, where a record carries one.
+    pub offsets: Option<Vec<Option<i64>>>,
 }
 
 /// An event that cannot be taken as it is.

@@ -15,8 +15,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let plan = DecodePlan::new(&spec)?;
     for file in arguments {
         let start = SystemClock.monotonic_ns();
-        let chunks: Vec<_> = open(&plan, None, &file, Input::File(std::fs::File::open(&file)?))?
-            .collect::<Result<_, _>>()?;
+        let chunks: Vec<_> = open(
+            &plan,
+            None,
+            &file,
+            Input::File(std::fs::File::open(&file)?),
+            None,
+        )?
+        .collect::<Result<_, _>>()?;
         let cut = SystemClock.monotonic_ns();
         let (mut events, mut others, mut invalid, mut bytes) = (0u64, 0u64, 0u64, 0u64);
         for chunk in &chunks {

@@ -1,14 +1,16 @@
 //! Inputs cut into chunks of whole records, so that decoding can go on in parallel.
 
 use std::io::Read;
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use tidegate_change::{Code, Error, Result};
 
 use crate::flat::{CsvBoundary, CsvRecords};
 use crate::input::{FileFormat, Input, Opened, identify};
-use crate::parquet_file::{ParquetCutter, ParquetFile};
+use crate::parquet_file::{GroupRows, ParquetCutter, ParquetFile};
 use crate::plan::{DecodePlan, Envelope};
 
 /// Bytes of text in a chunk, about.
@@ -31,7 +33,7 @@ pub struct Chunk {
 pub(crate) enum Content {
     Lines(Bytes),
     Csv { header: Arc<[String]>, bytes: Bytes },
-    Parquet { file: ParquetFile, row_group: usize },
+    Parquet { file: ParquetFile, rows: GroupRows },
 }
 
 impl Chunk {
@@ -58,6 +60,8 @@ pub struct Chunks {
     row: u64,
     line: u64,
     failed: bool,
+    /// Bytes of the input that were taken.
+    taken: Arc<AtomicU64>,
 }
 
 enum Cutter {
@@ -83,29 +87,39 @@ impl std::fmt::Debug for Chunks {
 
 /// Opens an input of a table's source; `name` is its name in messages and in `_source_file`.
 ///
+/// Memory holds a chunk, never the input: a Parquet file that must be unpacked first goes to a nameless
+/// file in `scratch` if it is large.
+///
 /// # Errors
 /// `UNSUPPORTED` for a kind of file that this build does not read; `INVALID_RECORD` for a file that
-/// contradicts its format; `IO` when it cannot be read.
+/// contradicts its format; `IO` or `STORAGE_FULL` when it cannot be read or unpacked;
+/// `RESOURCE_EXHAUSTED` when it must be unpacked and there is no `scratch`.
 pub fn open(
     plan: &DecodePlan,
     format: Option<FileFormat>,
     name: &str,
     input: Input,
+    scratch: Option<&Path>,
 ) -> Result<Chunks> {
-    let cutter = match identify(format, name, input)? {
-        Opened::Text(FileFormat::Csv, reader) => Cutter::Csv {
-            text: TextCutter::new(reader),
-            header: None,
-        },
-        Opened::Text(_, reader) => Cutter::Lines {
-            text: TextCutter::new(reader),
-            envelope: plan.envelope,
-        },
+    let mut taken = Arc::new(AtomicU64::new(0));
+    let cutter = match identify(format, name, input, scratch)? {
+        Opened::Text(format, reader, count) => {
+            taken = count;
+            let text = TextCutter::new(reader);
+            match format {
+                FileFormat::Csv => Cutter::Csv { text, header: None },
+                FileFormat::JsonLines | FileFormat::Parquet => Cutter::Lines {
+                    text,
+                    envelope: plan.envelope,
+                },
+            }
+        }
         Opened::Parquet(input) => {
             Cutter::Parquet(ParquetCutter::new(input).map_err(|e| e.context(name))?)
         }
     };
     Ok(Chunks {
+        taken,
         name: name.into(),
         cutter,
         row: 0,
@@ -130,6 +144,12 @@ impl Iterator for Chunks {
 }
 
 impl Chunks {
+    /// Bytes of the input that were taken so far, compressed as they are; for progress.
+    #[must_use]
+    pub fn bytes_taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
     fn cut(&mut self) -> Result<Option<Chunk>> {
         match &mut self.cutter {
             Cutter::Lines { text, envelope } => {
@@ -173,13 +193,15 @@ impl Chunks {
                 )))
             }
             Cutter::Parquet(cutter) => {
-                let Some((file, row_group, rows)) = cutter.next() else {
+                let Some((file, rows, bytes)) = cutter.next() else {
                     return Ok(None);
                 };
+                self.taken.fetch_add(bytes, Ordering::Relaxed);
+                let count = u64::try_from(rows.count).unwrap_or(u64::MAX);
                 Ok(Some(self.chunk(
-                    Content::Parquet { file, row_group },
-                    rows,
-                    rows,
+                    Content::Parquet { file, rows },
+                    count,
+                    count,
                 )))
             }
         }

@@ -1,7 +1,8 @@
 //! What an input is: format, compression, and a reader that refuses to blow up.
 
-use std::fs::File;
-use std::io::{self, BufReader, Cursor, Read};
+use std::fs::{self, File};
+use std::io::{self, BufReader, Cursor, Read, Seek, Write};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,6 +15,10 @@ const SNIFF_BYTES: usize = 512;
 const RATIO_FREE_BYTES: u64 = 256 << 20;
 /// Most decompressed bytes for one compressed byte beyond that.
 const RATIO_MAX: u64 = 1000;
+
+/// Bytes of a Parquet file that came compressed or as a stream and is held in memory; a larger one is
+/// unpacked to a file, because its end must be read first.
+const UNPACKED_BYTES_MAX: u64 = 64 << 20;
 
 /// How a file holds records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,24 +93,37 @@ impl std::fmt::Debug for Input {
 
 /// An input whose format is known.
 pub(crate) enum Opened {
-    /// Decompressed text.
-    Text(FileFormat, Box<dyn Read + Send>),
-    /// A Parquet file.
+    /// Decompressed text, and how many bytes of the input were taken so far.
+    Text(FileFormat, Box<dyn Read + Send>, Arc<AtomicU64>),
+    /// A Parquet file: bytes in memory or a file.
     Parquet(Input),
 }
 
-/// Tells what an input is: by content, then by name, unless `format` says it.
-pub(crate) fn identify(format: Option<FileFormat>, name: &str, input: Input) -> Result<Opened> {
+/// Tells what an input is: by content, then by name, unless `format` says it. What must be unpacked and is
+/// large goes to a file in the directory `scratch`.
+pub(crate) fn identify(
+    format: Option<FileFormat>,
+    name: &str,
+    input: Input,
+    scratch: Option<&Path>,
+) -> Result<Opened> {
     let failed = |e| Error::io(name, e);
     let (start, input) = peek(input).map_err(failed)?;
     if start.starts_with(b"PAR1") || format == Some(FileFormat::Parquet) {
-        return Ok(Opened::Parquet(input));
+        return Ok(Opened::Parquet(match input {
+            Input::Read(reader) => unpack(name, reader, scratch)?,
+            Input::File(_) | Input::Bytes(_) => input,
+        }));
     }
     let gzip = start.starts_with(&[0x1f, 0x8b]);
     let zstd = start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]);
-    let reader = raw_reader(input);
+    let taken = Arc::new(AtomicU64::new(0));
+    let reader: Box<dyn Read + Send> = Box::new(Counted {
+        reader: raw_reader(input),
+        taken: Arc::clone(&taken),
+    });
     let (start, reader) = if gzip || zstd {
-        let decompressed = decompress(reader, gzip).map_err(failed)?;
+        let decompressed = decompress(reader, &taken, gzip).map_err(failed)?;
         peek_reader(decompressed).map_err(failed)?
     } else {
         (start, reader)
@@ -114,15 +132,50 @@ pub(crate) fn identify(format: Option<FileFormat>, name: &str, input: Input) -> 
         return Err(avro().context(name));
     }
     if start.starts_with(b"PAR1") {
-        let mut bytes = Vec::new();
-        let mut reader = reader;
-        reader.read_to_end(&mut bytes).map_err(failed)?;
-        return Ok(Opened::Parquet(Input::Bytes(bytes.into())));
+        return unpack(name, reader, scratch).map(Opened::Parquet);
     }
     let format = format
         .or_else(|| FileFormat::from_name(name))
         .unwrap_or_else(|| by_text(&start));
-    Ok(Opened::Text(format, reader))
+    Ok(Opened::Text(format, reader, taken))
+}
+
+/// A stream as something that can be read at positions.
+fn unpack(name: &str, mut reader: Box<dyn Read + Send>, scratch: Option<&Path>) -> Result<Input> {
+    let mut bytes = Vec::new();
+    let mut read = reader.by_ref().take(UNPACKED_BYTES_MAX + 1);
+    read.read_to_end(&mut bytes)
+        .map_err(|e| Error::io(name, e))?;
+    if u64::try_from(bytes.len()).is_ok_and(|length| length <= UNPACKED_BYTES_MAX) {
+        return Ok(Input::Bytes(bytes.into()));
+    }
+    let Some(directory) = scratch else {
+        let message = format!("{name}: a Parquet file of more than 64 MiB inside a stream");
+        return Err(Error::new(Code::ResourceExhausted, message)
+            .with_hint("unpack it and give the file itself"));
+    };
+    let file = scratch_file(directory).and_then(|mut file| {
+        file.write_all(&bytes)?;
+        io::copy(&mut reader, &mut file)?;
+        file.rewind()?;
+        Ok(file)
+    });
+    file.map(Input::File).map_err(|e| Error::io(name, e))
+}
+
+/// A file that is gone when it is closed, whatever ends the process.
+fn scratch_file(directory: &Path) -> io::Result<File> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    fs::create_dir_all(directory)?;
+    let path = directory.join(format!("unpacked-{}-{number}", std::process::id()));
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&path)?;
+    fs::remove_file(&path)?;
+    Ok(file)
 }
 
 fn by_text(start: &[u8]) -> FileFormat {
@@ -180,12 +233,11 @@ fn read_start(reader: &mut impl Read) -> io::Result<Vec<u8>> {
     Ok(start)
 }
 
-fn decompress(reader: Box<dyn Read + Send>, gzip: bool) -> io::Result<Box<dyn Read + Send>> {
-    let taken = Arc::new(AtomicU64::new(0));
-    let counted = Counted {
-        reader,
-        taken: Arc::clone(&taken),
-    };
+fn decompress(
+    counted: Box<dyn Read + Send>,
+    taken: &Arc<AtomicU64>,
+    gzip: bool,
+) -> io::Result<Box<dyn Read + Send>> {
     let inner: Box<dyn Read + Send> = if gzip {
         Box::new(flate2::read::MultiGzDecoder::new(BufReader::with_capacity(
             1 << 18,
@@ -196,7 +248,7 @@ fn decompress(reader: Box<dyn Read + Send>, gzip: bool) -> io::Result<Box<dyn Re
     };
     Ok(Box::new(Guarded {
         inner,
-        taken,
+        taken: Arc::clone(taken),
         given: 0,
     }))
 }
@@ -246,8 +298,8 @@ mod tests {
     use super::*;
 
     fn text_of(format: Option<FileFormat>, name: &str, bytes: Vec<u8>) -> (FileFormat, String) {
-        match identify(format, name, Input::Bytes(bytes.into())).unwrap() {
-            Opened::Text(format, mut reader) => {
+        match identify(format, name, Input::Bytes(bytes.into()), None).unwrap() {
+            Opened::Text(format, mut reader, _) => {
                 let mut text = String::new();
                 reader.read_to_string(&mut text).unwrap();
                 (format, text)
@@ -293,10 +345,36 @@ mod tests {
             encoder.write_all(&zeros).unwrap();
         }
         let bomb = encoder.finish().unwrap();
-        let Opened::Text(_, mut reader) = identify(None, "x", Input::Bytes(bomb.into())).unwrap()
-        else {
+        let bomb = Input::Bytes(bomb.into());
+        let Opened::Text(_, mut reader, _) = identify(None, "x", bomb, None).unwrap() else {
             panic!("taken for Parquet")
         };
         assert!(io::copy(&mut reader, &mut io::sink()).is_err());
+    }
+
+    #[test]
+    fn a_large_parquet_file_inside_a_stream_is_unpacked_to_a_file_that_goes() {
+        let large = |bytes: u64| {
+            let tail = io::repeat(7).take(bytes - 4);
+            Input::Read(Box::new(Cursor::new(b"PAR1").chain(tail)))
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let opened = |bytes, scratch| identify(None, "x", large(bytes), scratch);
+        assert!(matches!(
+            opened(UNPACKED_BYTES_MAX, None),
+            Ok(Opened::Parquet(Input::Bytes(_)))
+        ));
+        let refused = opened(UNPACKED_BYTES_MAX + 1, None).err().unwrap();
+        assert_eq!(refused.code(), Code::ResourceExhausted);
+        let Ok(Opened::Parquet(Input::File(mut file))) =
+            opened(UNPACKED_BYTES_MAX + 1, Some(directory.path()))
+        else {
+            panic!("not unpacked to a file")
+        };
+        let mut start = [0; 5];
+        file.read_exact(&mut start).unwrap();
+        assert_eq!(&start, b"PAR1\x07");
+        assert_eq!(file.metadata().unwrap().len(), UNPACKED_BYTES_MAX + 1);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 }

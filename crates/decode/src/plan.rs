@@ -140,8 +140,8 @@ impl DecodePlan {
             (Content::Csv { header, bytes }, Envelope::Flat) => {
                 flat::decode_csv(self, chunk, header, bytes)
             }
-            (Content::Parquet { file, row_group }, Envelope::Flat) => {
-                parquet_file::decode(self, chunk, file, *row_group)
+            (Content::Parquet { file, rows }, Envelope::Flat) => {
+                parquet_file::decode(self, chunk, file, *rows)
             }
             (Content::Csv { .. } | Content::Parquet { .. }, Envelope::Debezium) => Err(Error::new(
                 Code::Unsupported,

@@ -141,7 +141,7 @@ impl RawEntry {
 }
 
 /// The files that a run names, each once.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct FileTable {
     files: Vec<FileRef>,
     codes: HashMap<FileRef, u32>,

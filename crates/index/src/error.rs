@@ -50,3 +50,8 @@ fn io_kind(error: &object_store::Error) -> Option<std::io::ErrorKind> {
 pub(crate) fn corrupt(path: &Path, what: &str) -> Error {
     Error::corrupt(format!("index run {path}: {what}")).with_hint(REBUILD)
 }
+
+/// One commit says two things of a key.
+pub(crate) fn said_twice() -> Error {
+    Error::internal("index: two changes of one commit are of one key, or their keys collide")
+}

@@ -4,12 +4,14 @@
 //! carries in its `tidegate.state.1` domain: index and table are of one version by construction. A run maps
 //! hashes to [`Entry`]s (live row, tombstone, gone); the newest run that knows a hash decides.
 //!
-//! - [`RunWriter`] collects the changes of a commit, [`Index::commit`] writes them and merges runs in tiers.
+//! - [`RunWriter`] collects the changes of a commit, [`Index::commit`] writes them and merges runs in tiers;
+//!   `spilled` holds what memory does not.
 //! - [`Index::locate`] finds many keys; it reads the blocks it needs, or whole segments where the keys are dense.
 //! - [`rebuild`] makes an index from the table's rows, [`verify`] compares the two (invariant 4).
 //! - `format` holds the bytes of a run, `merge` the streams of entries behind merging, rebuild and verify.
 //!
-//! Memory is bounded by the batch and by a few segments of about a megabyte, never by the size of a run.
+//! Memory is bounded by what a [`Spill`] allows (without one by the batch) and by a few segments of about a
+//! megabyte, never by the size of a run.
 //! The index is derived: when a run is lost or corrupt, [`rebuild`] makes a new one from the table.
 //!
 //! Hashes are stored as the top 96 bits of the 128: with a seed per table, ten billion keys collide with a
@@ -25,6 +27,7 @@ mod manifest;
 mod merge;
 mod rebuild;
 mod run;
+mod spilled;
 mod verify;
 mod writer;
 

@@ -193,10 +193,13 @@ impl Index {
             .max()
             .map_or(0, |level| level + 1);
         let mut sources = self.sources(range).await?;
-        if let Some(changes) = changes {
-            sources.push(changes.into_source()?);
+        let rule = Rule::Newest {
+            commit_from: sources.len(),
+        };
+        if let Some(mut changes) = changes {
+            sources.append(&mut changes.sources().await?);
         }
-        let merger = Merger::new(sources, Rule::Newest);
+        let merger = Merger::new(sources, rule);
         let run = write_merged(merger, pruning, &self.target, names.next_path(), level).await?;
         manifest.runs.extend(run);
         Ok(manifest)
@@ -209,10 +212,10 @@ impl Index {
 
     /// The entries of all keys, one for each.
     pub(crate) async fn merged(&self) -> Result<Merger> {
-        Ok(Merger::new(
-            self.sources(0..self.runs.len()).await?,
-            Rule::Newest,
-        ))
+        let rule = Rule::Newest {
+            commit_from: self.runs.len(),
+        };
+        Ok(Merger::new(self.sources(0..self.runs.len()).await?, rule))
     }
 
     async fn sources(&self, range: Range<usize>) -> Result<Vec<Source>> {

@@ -18,8 +18,12 @@ const STEP_ENTRIES: usize = 64 * 1024;
 /// Which of a key's entries stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// That of the newest source.
-    Newest,
+    /// That of the newest source. Sources from a position on are pieces of one commit, which says one
+    /// thing of a key.
+    Newest {
+        /// Position of the first source of the commit.
+        commit_from: usize,
+    },
     /// Entries come from the table itself: a row beats a tombstone, a later tombstone an earlier one, and
     /// two rows contradict invariant 4.
     Table,
@@ -193,7 +197,10 @@ impl Merger {
     }
 
     fn resolve(&self, older: Merged, newer: Merged) -> Result<Merged> {
-        if self.rule == Rule::Newest {
+        if let Rule::Newest { commit_from } = self.rule {
+            if older.source >= commit_from {
+                return Err(error::said_twice());
+            }
             return Ok(if is_on(Mutant::MergeKeepsOldest) {
                 older
             } else {

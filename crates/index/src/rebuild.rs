@@ -16,7 +16,7 @@ use crate::run::Run;
 use crate::writer::{Pruning, Target, write_merged};
 
 /// Spilled runs that are merged at a time; each costs a segment, three megabytes with its decoded form.
-const FAN_IN: usize = 16;
+pub(crate) const FAN_IN: usize = 16;
 /// Bytes of an entry while it is sorted.
 const ENTRY_BYTES: usize = size_of::<RawEntry>();
 /// Fewest entries that are sorted at a time.

@@ -15,8 +15,10 @@ use crate::entry::{
 use crate::error;
 use crate::format::encoder::RunEncoder;
 use crate::manifest::RunDescriptor;
-use crate::merge::{Merged, Merger, Source};
+use crate::merge::{Merged, Merger, Rule, Source};
+use crate::rebuild::Spill;
 use crate::run::path_below;
+use crate::spilled::SpilledRuns;
 
 /// Bytes of an uploaded part; a run that is smaller is put at once.
 const PART_BYTES: usize = 8 * 1024 * 1024;
@@ -33,6 +35,7 @@ pub(crate) struct Target {
 pub struct RunWriter {
     files: FileTable,
     entries: Vec<RawEntry>,
+    spilled: Option<SpilledRuns>,
 }
 
 impl RunWriter {
@@ -40,6 +43,16 @@ impl RunWriter {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A writer without changes whose memory is bounded: [`RunWriter::relieve`] puts what exceeds it into a
+    /// temporary place, which the caller removes when the writer is gone.
+    #[must_use]
+    pub fn with_spill(spill: Spill) -> Self {
+        Self {
+            spilled: Some(SpilledRuns::new(spill)),
+            ..Self::default()
+        }
     }
 
     /// Makes room for this many more changes.
@@ -78,28 +91,59 @@ impl RunWriter {
     /// Number of changes.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.len() + self.spilled.as_ref().map_or(0, SpilledRuns::len)
     }
 
     /// Whether there is no change.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.len() == 0
     }
 
-    /// Sorts the changes.
+    /// Puts the changes in memory aside once they exceed what memory may hold.
+    ///
+    /// # Errors
+    /// `STORAGE_FULL` or what else the temporary place says; `INTERNAL` when two changes are of one key.
+    pub async fn relieve(&mut self) -> Result<()> {
+        let full = |spilled: &SpilledRuns| self.entries.len() >= spilled.entries_max();
+        if !self.spilled.as_ref().is_some_and(full) {
+            return Ok(());
+        }
+        self.sort()?;
+        let entries = std::mem::take(&mut self.entries);
+        match &mut self.spilled {
+            Some(spilled) => spilled.add(entries, &self.files).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Sorts the changes in memory.
     fn sort(&mut self) -> Result<()> {
         self.entries.sort_unstable_by_key(RawEntry::sort_key);
         if self.entries.is_sorted_by(|a, b| a.hash < b.hash) {
             return Ok(());
         }
-        Err(Error::internal(
-            "index: two changes of one commit are of one key, or their keys collide",
-        ))
+        Err(error::said_twice())
+    }
+
+    fn has_spilled(&self) -> bool {
+        self.spilled
+            .as_ref()
+            .is_some_and(|spilled| spilled.len() > 0)
     }
 
     /// Writes the changes as a run of level 0.
     pub(crate) async fn write(mut self, target: &Target, path: String) -> Result<RunDescriptor> {
+        if self.has_spilled() {
+            let merger = Merger::new(self.sources().await?, Rule::Newest { commit_from: 0 });
+            let pruning = Pruning {
+                oldest: false,
+                presence: &|_| Presence::Present,
+            };
+            return write_merged(merger, pruning, target, path, 0)
+                .await?
+                .ok_or_else(no_entries);
+        }
         self.sort()?;
         let mut sink = Sink::new(target, path, self.files)?;
         for entry in self.entries {
@@ -108,16 +152,24 @@ impl RunWriter {
                 sink.flush().await?;
             }
         }
-        sink.finish(0)
-            .await?
-            .ok_or_else(|| Error::internal("index: a run without entries"))
+        sink.finish(0).await?.ok_or_else(no_entries)
     }
 
-    /// The changes as the newest source of a merge.
-    pub(crate) fn into_source(mut self) -> Result<Source> {
+    /// The changes as the newest sources of a merge, of which no two know one key.
+    pub(crate) async fn sources(&mut self) -> Result<Vec<Source>> {
         self.sort()?;
-        Ok(Source::memory(self.entries, self.files.into_files().into()))
+        let mut sources = match &mut self.spilled {
+            Some(spilled) => spilled.sources().await?,
+            None => Vec::new(),
+        };
+        let entries = std::mem::take(&mut self.entries);
+        sources.push(Source::memory(entries, self.files.files().into()));
+        Ok(sources)
     }
+}
+
+fn no_entries() -> Error {
+    Error::internal("index: a run without entries")
 }
 
 /// What a merge does with entries that say no more than a missing entry would.

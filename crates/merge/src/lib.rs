@@ -3,7 +3,8 @@
 //! Pure and synchronous. Flow of one batch: [`carry`] fills values in that key changes take along (R-K6),
 //! [`group`] finds the distinct keys and reduces each key's events, the caller looks the keys up and reads
 //! the stored rows that [`Grouped::needs_stored`] asks for, [`resolve`] joins both and says which rows to
-//! write, [`truncate`] does the same for rows that no event of the batch names.
+//! write, [`truncate`] does the same for rows that no event of the batch names. [`condense`] takes the
+//! events of a key in pieces, where they are too many for one merge.
 //!
 //! The state of a key is a join-semilattice: the greatest upsert, the greatest delete (with soft delete the
 //! set of them) and per leaf a register with the greatest (sequence, value). Events and stored rows are
@@ -17,6 +18,7 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 mod carry;
+mod condense;
 mod events;
 mod feed;
 mod group;
@@ -31,6 +33,7 @@ mod truncate;
 mod values;
 
 pub use carry::{Carried, carry};
+pub use condense::{Condensed, condense};
 pub use events::{EventKind, Events, PayloadColumn};
 pub use feed::CHANGE_TYPE;
 pub use group::{Grouped, group};

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tidegate_apply::Limits;
 use tidegate_change::clock::{Clock, Random, SystemClock, SystemRandom};
 use tidegate_change::spec::TableSpec;
 use tidegate_change::{Error, Result, TableVersion};
@@ -18,12 +19,15 @@ use tidegate_expression::check_conditions;
 
 use crate::description::{HistoryLine, TableDescription, TableListing};
 use crate::lake::Lake;
+use crate::memory;
 use crate::reader::Reader;
 
 /// Directory of log, lock and catalog.
 pub(crate) const RAFT_DIRECTORY: &str = "raft";
 /// Directory of input that came by stream.
 const SPOOL_DIRECTORY: &str = "spool";
+/// Directory of what the memory of batches does not hold.
+const SPILL_DIRECTORY: &str = "spill";
 /// The one node of an embedded group.
 const NODE: NodeId = NodeId(0);
 
@@ -40,6 +44,8 @@ pub struct OpenOptions {
     pub wait_lock: bool,
     /// Called around every durable step.
     pub step_hook: Option<Arc<dyn StepHook>>,
+    /// Bytes of memory that the data of a batch takes, about; what exceeds it goes to temporary files.
+    pub memory_bytes: u64,
 }
 
 impl Default for OpenOptions {
@@ -58,6 +64,7 @@ impl OpenOptions {
             random: Arc::new(SystemRandom),
             wait_lock: false,
             step_hook: None,
+            memory_bytes: memory::bytes_default(),
         }
     }
 }
@@ -97,7 +104,14 @@ impl Embedded {
             random: Arc::clone(&options.random),
             node: NODE,
         };
-        let coordinator = Coordinator::start(parts, CoordinatorOptions::default()).await?;
+        let coordinator_options = CoordinatorOptions {
+            limits: Limits {
+                memory_bytes: options.memory_bytes,
+                spill_directory: Some(directory.join(SPILL_DIRECTORY)),
+            },
+            ..CoordinatorOptions::default()
+        };
+        let coordinator = Coordinator::start(parts, coordinator_options).await?;
         let embedded = Self {
             directory: directory.to_owned(),
             lake,
@@ -106,7 +120,8 @@ impl Embedded {
             options,
         };
         embedded.coordinator.recover().await?;
-        embedded.clear_spool();
+        embedded.clear(SPOOL_DIRECTORY);
+        embedded.clear(SPILL_DIRECTORY);
         embedded.write_catalog()?;
         Ok(embedded)
     }
@@ -115,6 +130,11 @@ impl Embedded {
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// The node that this process is.
+    pub(crate) fn node(&self) -> NodeId {
+        NODE
     }
 
     /// Creates a table, below the lake's root by its name unless the spec gives a location.
@@ -209,13 +229,14 @@ impl Embedded {
         catalog.write(&raft, self.options.step_hook.as_ref())
     }
 
-    /// Input that a dead process spooled is of no use to anybody.
-    fn clear_spool(&self) {
-        let spool = self.spool();
-        if let Err(e) = fs::remove_dir_all(&spool)
+    /// Temporary files of a dead process are of no use to anybody.
+    fn clear(&self, name: &str) {
+        let directory = self.directory.join(name);
+        if let Err(e) = fs::remove_dir_all(&directory)
             && e.kind() != std::io::ErrorKind::NotFound
         {
-            tracing::warn!(error = %Error::io(spool.display(), e), "the spool was not cleared");
+            let error = Error::io(directory.display(), e);
+            tracing::warn!(%error, "temporary files were not removed");
         }
     }
 }

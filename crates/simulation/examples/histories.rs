@@ -1,5 +1,5 @@
 //! Runs random histories against the model:
-//! `histories [--path merge|embedded] [--from SEED] [--count N] [--failures N] | --seed SEED | --file FILE`.
+//! `histories [--path merge|embedded|spilling] [--from SEED] [--count N] [--failures N] | --seed SEED | --file FILE`.
 
 #![expect(clippy::print_stdout, reason = "a command line prints")]
 

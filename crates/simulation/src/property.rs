@@ -24,6 +24,8 @@ pub enum Path {
     Merge,
     /// Everything in one process, from files to rows and feed.
     Embedded,
+    /// The same with so little memory that events go to files.
+    Spilling,
 }
 
 impl Path {
@@ -33,13 +35,14 @@ impl Path {
         match self {
             Self::Merge => "merge",
             Self::Embedded => "embedded",
+            Self::Spilling => "spilling",
         }
     }
 
     /// The path of that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Merge, Self::Embedded]
+        [Self::Merge, Self::Embedded, Self::Spilling]
             .into_iter()
             .find(|path| path.as_str() == name)
     }
@@ -47,9 +50,22 @@ impl Path {
     fn driver(self, history: &Scenario) -> Result<Box<dyn Driver>, String> {
         match self {
             Self::Merge => Ok(Box::new(MergeDriver::new(history, DRIVER_SEED)?)),
-            Self::Embedded => Ok(Box::new(EmbeddedDriver::new(history, DRIVER_SEED)?)),
+            Self::Embedded => Ok(Box::new(EmbeddedDriver::new(history, DRIVER_SEED, None)?)),
+            Self::Spilling => {
+                let memory = little_memory(history);
+                let driver = EmbeddedDriver::new(history, DRIVER_SEED, Some(memory))?;
+                Ok(Box::new(driver))
+            }
         }
     }
+}
+
+/// Bytes of memory of a history's batches: none for some, for others so much that part of a batch fits.
+/// They follow from the name, which shrinking keeps.
+fn little_memory(history: &Scenario) -> u64 {
+    let choices = [0, 20_000, 60_000, 200_000];
+    let name: usize = history.id.bytes().map(usize::from).sum();
+    choices.get(name % choices.len()).copied().unwrap_or(0)
 }
 
 /// Runs one history.

@@ -13,6 +13,9 @@ use tidegate_server::HistoryLine;
 use crate::context::Context;
 use crate::render;
 
+#[path = "table_remote.rs"]
+mod remote;
+
 /// What can be done with tables.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Noun {
@@ -115,11 +118,9 @@ struct VersionLine {
 
 impl VersionLine {
     fn of(line: HistoryLine) -> Self {
-        let mut timestamp = Vec::new();
-        write_timestamp(line.timestamp_ms.saturating_mul(1000), true, &mut timestamp);
         Self {
             version: line.version,
-            timestamp: String::from_utf8_lossy(&timestamp).into_owned(),
+            timestamp: timestamp(line.timestamp_ms),
             operation: line.operation,
             batch_id: line.batch_id,
             watermark: line.watermark,
@@ -131,6 +132,12 @@ impl VersionLine {
             bytes_written: line.bytes_written,
         }
     }
+}
+
+fn timestamp(ms: i64) -> String {
+    let mut text = Vec::new();
+    write_timestamp(ms.saturating_mul(1000), true, &mut text);
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Columns of `history`, also of an empty one.
@@ -149,6 +156,9 @@ const HISTORY_COLUMNS: [&str; 11] = [
 ];
 
 pub(crate) async fn run(context: &Context, noun: Noun) -> Result<()> {
+    if let Some(client) = context.cluster() {
+        return remote::run(context, client, noun).await;
+    }
     match noun {
         Noun::Create(arguments) => create(context, &arguments).await,
         Noun::List => {
@@ -203,20 +213,27 @@ async fn alter(context: &Context, arguments: AlterArguments) -> Result<()> {
 
 async fn drop_table(context: &Context, arguments: &DropArguments) -> Result<()> {
     let embedded = context.writer().await?;
-    if !arguments.yes && std::io::stdin().is_terminal() && !arguments.keep_files {
-        let question = format!(
-            "Drop table {} and delete its files? [y/N] ",
-            arguments.table
-        );
-        if !confirmed(&question)? {
-            return Err(Error::new(Code::InvalidArgument, "drop was not confirmed"));
-        }
-    }
+    confirm_drop(arguments)?;
     embedded
         .drop_table(&arguments.table, arguments.keep_files)
         .await?;
     context.say(&format!("dropped {}", arguments.table));
     Ok(())
+}
+
+/// Asks a person who could lose files.
+fn confirm_drop(arguments: &DropArguments) -> Result<()> {
+    if arguments.yes || arguments.keep_files || !std::io::stdin().is_terminal() {
+        return Ok(());
+    }
+    let question = format!(
+        "Drop table {} and delete its files? [y/N] ",
+        arguments.table
+    );
+    match confirmed(&question)? {
+        true => Ok(()),
+        false => Err(Error::new(Code::InvalidArgument, "drop was not confirmed")),
+    }
 }
 
 fn confirmed(question: &str) -> Result<bool> {
@@ -239,6 +256,11 @@ fn confirmed(question: &str) -> Result<bool> {
 
 /// Reads a spec; errors name the file.
 fn read_spec(file: &Path) -> Result<TableSpec> {
+    read_spec_text(file).map(|(spec, _)| spec)
+}
+
+/// Reads a spec and gives back its text too.
+fn read_spec_text(file: &Path) -> Result<(TableSpec, String)> {
     let mut text = String::new();
     let read = if file == Path::new("-") {
         std::io::stdin().lock().read_to_string(&mut text)
@@ -256,5 +278,7 @@ fn read_spec(file: &Path) -> Result<TableSpec> {
         )
         .with_source(error),
     })?;
-    TableSpec::from_yaml(&text).map_err(|error| error.context(format!("spec {}", file.display())))
+    let spec = TableSpec::from_yaml(&text)
+        .map_err(|error| error.context(format!("spec {}", file.display())))?;
+    Ok((spec, text))
 }

@@ -27,6 +27,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tidegate_apply::Limits;
 use tidegate_change::clock::{Clock, Random};
 use tidegate_change::{AttemptId, Code, Error, Result};
 use tidegate_delta::DeltaLog;
@@ -57,17 +58,20 @@ pub struct CoordinatorParts {
     pub node: NodeId,
 }
 
-/// Numbers that a coordinator is set up with.
-#[derive(Clone, Copy, Debug)]
+/// What a coordinator is set up with.
+#[derive(Clone, Debug)]
 pub struct CoordinatorOptions {
     /// Commits of at most that many bytes ride in the log instead of in a staged file.
     pub inline_bytes_max: usize,
+    /// Memory and temporary space of a batch, for workers in this process.
+    pub limits: Limits,
 }
 
 impl Default for CoordinatorOptions {
     fn default() -> Self {
         Self {
             inline_bytes_max: INLINE_COMMIT_BYTES_MAX,
+            limits: Limits::default(),
         }
     }
 }

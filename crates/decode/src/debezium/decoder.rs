@@ -144,7 +144,8 @@ impl<'p> Decoder<'p> {
         }
         let op = plain(record.op).unwrap_or_default();
         let operation = match op {
-            "c" | "u" => SourceOperation::Upsert,
+            "c" => SourceOperation::Upsert,
+            "u" => SourceOperation::Update,
             "r" => SourceOperation::Copy,
             "d" => SourceOperation::Delete,
             "t" => SourceOperation::Truncate,
@@ -484,6 +485,7 @@ impl<'p> Decoder<'p> {
             line: context.place.1,
             operation,
             position: context.source.position(operation),
+            topic: plain(record.topic),
             partition: whole(record.partition),
             offset: whole(record.offset),
             raw: &raw,

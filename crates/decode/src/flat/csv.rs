@@ -290,6 +290,7 @@ fn push(
         line,
         operation: SourceOperation::Unspecified,
         position: None,
+        topic: None,
         partition: None,
         offset: None,
         raw: &raw,

@@ -66,6 +66,7 @@ fn add_line<'a>(
         line,
         operation: SourceOperation::Unspecified,
         position: None,
+        topic: None,
         partition: None,
         offset: None,
         raw: &raw,

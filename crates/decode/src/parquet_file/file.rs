@@ -1,7 +1,7 @@
 //! A Parquet file that several threads may read at once.
 
 use std::fs::File;
-use std::io::{self, Cursor, Read};
+use std::io::{self, BufReader, Cursor, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -15,8 +15,12 @@ use tidegate_change::{Error, Result};
 use super::{broken, guarded};
 use crate::input::Input;
 
-/// Bytes of an input that is no file and has to be held in memory.
-const STREAM_BYTES_MAX: u64 = 4 << 30;
+/// Bytes of values that are decoded at a time, about.
+const DECODED_BYTES: u64 = 32 << 20;
+/// Fewest rows that are decoded at a time, however large they are.
+const ROWS_MIN: usize = 1 << 10;
+/// Bytes that are read at once where a reader takes few at a time, as that of page headers does.
+const READ_AHEAD_BYTES: usize = 1 << 9;
 
 /// A file with its footer.
 #[derive(Clone, Debug)]
@@ -84,10 +88,13 @@ impl ChunkReader for Stored {
                     .min(bytes.len());
                 Box::new(Cursor::new(bytes.slice(start..)))
             }
-            Self::Disk(file, _) => Box::new(ReadAt {
-                file: Arc::clone(file),
-                position: start,
-            }),
+            Self::Disk(file, _) => {
+                let read = ReadAt {
+                    file: Arc::clone(file),
+                    position: start,
+                };
+                Box::new(BufReader::with_capacity(READ_AHEAD_BYTES, read))
+            }
         })
     }
 
@@ -118,12 +125,7 @@ impl ParquetFile {
                 let length = file.metadata().map_err(|e| Error::io("input", e))?.len();
                 Stored::Disk(Arc::new(file), length)
             }
-            Input::Read(reader) => {
-                let mut bytes = Vec::new();
-                let read = reader.take(STREAM_BYTES_MAX).read_to_end(&mut bytes);
-                read.map_err(|e| Error::io("input", e))?;
-                Stored::Memory(bytes.into())
-            }
+            Input::Read(_) => return Err(Error::internal("a Parquet file that is a stream")),
         };
         guarded(move || {
             let options = ArrowReaderOptions::new();
@@ -161,31 +163,77 @@ fn microseconds(metadata: &ArrowReaderMetadata) -> Option<Schema> {
     any.then(|| Schema::new_with_metadata(fields, metadata.schema().metadata().clone()))
 }
 
-/// The row groups of a file, in order.
+/// Some rows of a row group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GroupRows {
+    pub(crate) row_group: usize,
+    /// The first row, in the row group.
+    pub(crate) first: usize,
+    pub(crate) count: usize,
+}
+
+/// The rows of a file in order, cut so that decoding holds little: a row group may be the whole file.
 #[derive(Debug)]
 pub(crate) struct ParquetCutter {
     file: ParquetFile,
-    row_group: usize,
+    next: GroupRows,
 }
 
 impl ParquetCutter {
     pub(crate) fn new(input: Input) -> Result<Self> {
         Ok(Self {
             file: ParquetFile::open(input)?,
-            row_group: 0,
+            next: GroupRows {
+                row_group: 0,
+                first: 0,
+                count: 0,
+            },
         })
     }
 
-    /// The next row group with its number of rows.
-    pub(crate) fn next(&mut self) -> Option<(ParquetFile, usize, u64)> {
-        let group = self
-            .file
-            .metadata
-            .metadata()
-            .row_groups()
-            .get(self.row_group)?;
-        let rows = u64::try_from(group.num_rows()).unwrap_or(0);
-        self.row_group += 1;
-        Some((self.file.clone(), self.row_group - 1, rows))
+    /// The next rows, and about how many bytes of the file they take.
+    pub(crate) fn next(&mut self) -> Option<(ParquetFile, GroupRows, u64)> {
+        loop {
+            let metadata = self.file.metadata.metadata();
+            let group = metadata.row_groups().get(self.next.row_group)?;
+            let size = |bytes: i64| u64::try_from(bytes).unwrap_or(0);
+            let total = usize::try_from(group.num_rows()).unwrap_or(0);
+            if self.next.first >= total {
+                self.next.row_group += 1;
+                self.next.first = 0;
+                continue;
+            }
+            let rows = rows_at_once(total, size(group.total_byte_size()));
+            let cut = GroupRows {
+                count: rows.min(total - self.next.first),
+                ..self.next
+            };
+            self.next.first += cut.count;
+            let share = u128::from(size(group.compressed_size()))
+                * u128::try_from(cut.count).unwrap_or(0)
+                / u128::try_from(total).unwrap_or(1).max(1);
+            let bytes = u64::try_from(share).unwrap_or(u64::MAX);
+            return Some((self.file.clone(), cut, bytes));
+        }
+    }
+}
+
+/// Rows of a row group that are decoded at a time: all of a usual one.
+fn rows_at_once(rows: usize, bytes: u64) -> usize {
+    let parts = bytes.div_ceil(DECODED_BYTES).max(1);
+    let parts = usize::try_from(parts).unwrap_or(usize::MAX);
+    rows.div_ceil(parts).max(ROWS_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_row_groups_are_cut_and_usual_ones_are_not() {
+        assert_eq!(rows_at_once(100_000, 20 << 20), 100_000);
+        assert_eq!(rows_at_once(1_000_000, 320 << 20), 100_000);
+        assert_eq!(rows_at_once(2_000, 1 << 40), ROWS_MIN);
+        assert_eq!(rows_at_once(0, 0), ROWS_MIN);
     }
 }

@@ -1,4 +1,4 @@
-//! Parquet files: one chunk a row group; columns of the declared type pass as they are, others are cast
+//! Parquet files: a chunk is rows of a row group; columns of the declared type pass as they are, others are cast
 //! value by value without loss (R-K8).
 
 mod cast;
@@ -15,7 +15,7 @@ use tidegate_change::source::SourceOperation;
 use tidegate_change::{Code, Error, Result, json};
 
 pub(crate) use cast::append_arrow;
-pub(crate) use file::{ParquetCutter, ParquetFile};
+pub(crate) use file::{GroupRows, ParquetCutter, ParquetFile};
 
 use crate::chunk::Chunk;
 use crate::findings::FieldOrder;
@@ -39,12 +39,12 @@ fn guarded<T>(read: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-/// Decodes a row group.
+/// Decodes rows of a row group.
 pub(crate) fn decode(
     plan: &DecodePlan,
     chunk: &Chunk,
     file: &ParquetFile,
-    row_group: usize,
+    rows: GroupRows,
 ) -> Result<Decoded> {
     guarded(|| {
         let mut fields = FieldOrder::new(plan);
@@ -65,7 +65,9 @@ pub(crate) fn decode(
         let mask = ProjectionMask::roots(file.metadata.parquet_schema(), wanted);
         let metadata = file.metadata.clone();
         let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata)
-            .with_row_groups(vec![row_group])
+            .with_row_groups(vec![rows.row_group])
+            .with_offset(rows.first)
+            .with_limit(rows.count)
             .with_projection(mask)
             .with_batch_size(BATCH_ROWS)
             .build()
@@ -116,6 +118,7 @@ fn add_batch<'p>(
             line: row + 1,
             operation: SourceOperation::Unspecified,
             position: None,
+            topic: None,
             partition: None,
             offset: None,
             raw: &raw,

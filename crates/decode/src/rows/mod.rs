@@ -17,7 +17,7 @@ use tidegate_change::spec::{AbsentFields, OnInvalid};
 use tidegate_change::text::{Failure, Parsed};
 use tidegate_change::{Code, Error, Result, SourceBatch, types};
 
-use self::keep::{all_known, keep};
+use self::keep::{keep, where_known};
 use self::needed::needed_type;
 use crate::column::{Column, Scalar, note};
 use crate::debezium::{Position, Positions, SourceType, append_typed};
@@ -64,6 +64,7 @@ pub(crate) struct Event<'a> {
     pub(crate) line: u64,
     pub(crate) operation: SourceOperation,
     pub(crate) position: Option<Position<'a>>,
+    pub(crate) topic: Option<&'a str>,
     pub(crate) partition: Option<i64>,
     pub(crate) offset: Option<i64>,
     /// The record as JSON text, made only for rejects.
@@ -83,6 +84,7 @@ pub(crate) struct Rows<'p> {
     open: Vec<usize>,
     operations: Vec<SourceOperation>,
     numbers: Vec<u64>,
+    topics: Vec<Option<Arc<str>>>,
     partitions: Vec<Option<i64>>,
     offsets: Vec<Option<i64>>,
     kept: BooleanBufferBuilder,
@@ -147,6 +149,7 @@ impl<'p> Rows<'p> {
             columns,
             operations: Vec::new(),
             numbers: Vec::new(),
+            topics: Vec::new(),
             partitions: Vec::new(),
             offsets: Vec::new(),
             kept: BooleanBufferBuilder::new(0),
@@ -203,7 +206,10 @@ impl<'p> Rows<'p> {
     ) -> Result<()> {
         let upsert = matches!(
             event.operation,
-            SourceOperation::Unspecified | SourceOperation::Upsert | SourceOperation::Copy
+            SourceOperation::Unspecified
+                | SourceOperation::Upsert
+                | SourceOperation::Update
+                | SourceOperation::Copy
         );
         let mut fault = None;
         for place in 0..self.open.len() {
@@ -213,10 +219,11 @@ impl<'p> Rows<'p> {
             let added = self.push_cell(index, cells(index), event.operation, upsert);
             fault = fault.or(added);
         }
-        self.push_old_key(old_key, &mut fault);
+        self.push_old_key(old_key, &mut fault)?;
         self.push_position(event.position.as_ref())?;
         self.operations.push(event.operation);
         self.numbers.push(event.row);
+        self.push_topic(event.topic);
         self.partitions.push(event.partition);
         self.offsets.push(event.offset);
         self.kept.append(fault.is_none());
@@ -344,20 +351,22 @@ impl<'p> Rows<'p> {
             })
     }
 
-    fn push_old_key(&mut self, cells: Option<&[Cell<'_>]>, fault: &mut Option<Fault>) {
+    fn push_old_key(
+        &mut self,
+        cells: Option<&[Cell<'_>]>,
+        fault: &mut Option<Fault>,
+    ) -> Result<()> {
         let plan = self.plan;
         let Some(cells) = cells else {
             if let Some((keys, validity)) = &mut self.old_keys {
                 keys.iter_mut().for_each(Column::append_null);
                 validity.append(false);
             }
-            return;
+            return Ok(());
         };
         if self.old_keys.is_none() {
             let columns = plan.keys.iter().filter_map(|key| plan.columns.get(*key));
-            let Ok(mut keys) = columns.map(|c| c.builder()).collect::<Result<Vec<_>>>() else {
-                return;
-            };
+            let mut keys = columns.map(|c| c.builder()).collect::<Result<Vec<_>>>()?;
             let length = self.operations.len();
             keys.iter_mut()
                 .for_each(|key| (0..length).for_each(|_| key.append_null()));
@@ -366,7 +375,7 @@ impl<'p> Rows<'p> {
             self.old_keys = Some((keys, validity));
         }
         let Some((keys, validity)) = &mut self.old_keys else {
-            return;
+            return Err(Error::internal("old keys have no columns"));
         };
         let mut whole = Ok(());
         for (position, key) in keys.iter_mut().enumerate() {
@@ -387,6 +396,14 @@ impl<'p> Rows<'p> {
                 policy: None,
             });
         }
+        Ok(())
+    }
+
+    /// Records of one topic share its name.
+    fn push_topic(&mut self, topic: Option<&str>) {
+        let last = self.topics.last().cloned().flatten();
+        let same = last.filter(|last| Some(&**last) == topic);
+        self.topics.push(same.or_else(|| topic.map(Arc::from)));
     }
 
     fn push_position(&mut self, position: Option<&Position<'_>>) -> Result<()> {
@@ -413,8 +430,6 @@ impl<'p> Rows<'p> {
         let (columns, authored) = self.finish_columns(length)?;
         let position = self.positions.as_mut().map(Positions::finish).transpose()?;
         let old_keys = self.finish_old_keys()?;
-        let partitions = all_known(&self.partitions);
-        let offsets = all_known(&self.offsets);
         let batch = SourceBatch {
             columns,
             authored,
@@ -424,8 +439,9 @@ impl<'p> Rows<'p> {
             origin: Origin {
                 file: self.file,
                 rows: self.numbers,
-                partitions,
-                offsets,
+                topics: where_known(self.topics),
+                partitions: where_known(self.partitions),
+                offsets: where_known(self.offsets),
             },
             invalid: self.invalid,
             other: self.other,

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
+mod append;
 mod captures;
 mod evolution;
 mod flat;
@@ -40,7 +41,7 @@ fn try_decode(
         batches: Vec::new(),
         findings: Findings::default(),
     };
-    for chunk in open(&plan, format, "events", Input::Bytes(bytes.into()))? {
+    for chunk in open(&plan, format, "events", Input::Bytes(bytes.into()), None)? {
         let decoded = plan.decode(&chunk?)?;
         whole.batches.extend(decoded.batches);
         whole.findings.merge(decoded.findings)?;

@@ -67,6 +67,54 @@ fn values_are_cast_without_loss_or_refused() {
 }
 
 #[test]
+fn a_row_group_of_a_whole_file_is_cut_and_gives_every_row_once_and_in_order() {
+    let rows = 60_000i64;
+    let text = "x".repeat(1_500);
+    let texts = StringArray::from_iter_values((0..rows).map(|row| format!("{row}{text}")));
+    let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows));
+    let batch = RecordBatch::try_from_iter([
+        ("id", Arc::clone(&ids)),
+        ("seq", ids),
+        ("s", Arc::new(texts)),
+    ]);
+    let batch = batch.unwrap();
+    let mut bytes = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    assert_eq!(writer.close().unwrap().num_row_groups(), 1);
+    let spec = "name: t\nkeys: [id]\nsequence_by: seq\nschema:\n  - {name: id, type: long}\n  \
+        - {name: seq, type: long}\n";
+    let plan = tidegate_decode::DecodePlan::new(&resolved(spec)).unwrap();
+    let input = tidegate_decode::Input::Bytes(bytes.into());
+    let length = match &input {
+        tidegate_decode::Input::Bytes(bytes) => bytes.len() as u64,
+        _ => 0,
+    };
+    let mut chunks = tidegate_decode::open(&plan, None, "events", input, None).unwrap();
+    let (mut parts, mut places, mut values) = (0, Vec::new(), Vec::new());
+    while let Some(chunk) = chunks.next() {
+        parts += 1;
+        for batch in plan.decode(&chunk.unwrap()).unwrap().batches {
+            places.extend(batch.origin.rows.clone());
+            let ids = batch.columns.column_by_name("id").unwrap();
+            let ids = arrow::array::AsArray::as_primitive::<arrow::datatypes::Int64Type>(ids);
+            values.extend_from_slice(ids.values());
+        }
+    }
+    assert!((3..10).contains(&parts), "{parts} chunks");
+    assert!(
+        values.into_iter().eq(0..rows),
+        "a row is lost, doubled or moved"
+    );
+    assert!(places.into_iter().eq(0..60_000), "a row has another number");
+    let taken = chunks.bytes_taken();
+    assert!(
+        taken <= length && taken > length * 9 / 10,
+        "{taken} of {length} bytes"
+    );
+}
+
+#[test]
 fn damaged_files_are_errors() {
     let bytes = file(vec![
         (

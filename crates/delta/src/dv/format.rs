@@ -8,9 +8,13 @@ use super::DeletionVector;
 /// Begins the portable form, little-endian.
 const MAGIC: u32 = 1_681_511_377;
 
+pub(super) fn encoded_bytes(vector: &DeletionVector) -> usize {
+    vector.0.serialized_size() + size_of::<u32>()
+}
+
 pub(super) fn encode(vector: &DeletionVector) -> Result<Vec<u8>> {
     let bitmap = &vector.0;
-    let mut bytes = Vec::with_capacity(bitmap.serialized_size() + 4);
+    let mut bytes = Vec::with_capacity(encoded_bytes(vector));
     bytes.extend_from_slice(&MAGIC.to_le_bytes());
     bitmap
         .serialize_into(&mut bytes)

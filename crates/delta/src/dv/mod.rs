@@ -91,16 +91,46 @@ impl DeletionVector {
         self.0.len() - before
     }
 
+    /// How many bytes [`Self::to_bytes`] gives.
+    #[must_use]
+    pub fn encoded_bytes(&self) -> usize {
+        format::encoded_bytes(self)
+    }
+
+    /// The vector's bytes, as files hold them.
+    ///
+    /// # Errors
+    /// `INTERNAL` when the vector cannot be written.
+    pub fn to_bytes(&self) -> Result<Bytes> {
+        format::encode(self).map(Bytes::from)
+    }
+
+    /// The vector that these bytes hold; `name` tells errors whose they are.
+    ///
+    /// # Errors
+    /// `CORRUPT` when they are no vector.
+    pub fn from_bytes(name: &str, bytes: &[u8]) -> Result<Self> {
+        format::decode(name, bytes)
+    }
+
     /// Adds positions of a file of `num_records` rows and says what remains of the file.
     ///
     /// # Errors
     /// `INTERNAL` when a position lies behind the file's end.
     pub fn delete(
-        mut self,
+        self,
         positions: impl IntoIterator<Item = u32>,
         num_records: u64,
     ) -> Result<Remains> {
-        let died = self.merge(&Self::from_positions(positions));
+        self.delete_all(&Self::from_positions(positions), num_records)
+    }
+
+    /// [`Self::delete`] of the positions of another vector.
+    ///
+    /// # Errors
+    /// As [`Self::delete`].
+    pub fn delete_all(mut self, dead: &Self, num_records: u64) -> Result<Remains> {
+        let died = self.merge(dead);
         if self.0.max().is_some_and(|last| last >= num_records) {
             let message =
                 format!("deletion vector: a position is behind the file's {num_records} rows");

@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 
 use crate::support::{Model, Numbers, hash, names, present, spill, stream_of};
-use tidegate_index::{FileRef, KeyRows, RUNS_MAX, rebuild, verify};
+use tidegate_change::Code;
+use tidegate_index::{Entry, FileRef, KeyRows, RUNS_MAX, RunWriter, rebuild, verify};
 
 #[tokio::test]
 async fn random_commits_agree_with_a_map() {
     for seed in 0..12 {
         let mut numbers = Numbers(seed);
         let mut model = Model::new();
+        // Every other index is written by commits that put most of their changes aside.
+        model.held = (seed % 2 == 1).then_some(20);
         let keys = 50 + numbers.below(5_000);
         for version in 0..60 {
             model.commit_randomly(&mut numbers, keys).await.unwrap();
@@ -99,7 +102,7 @@ async fn two_live_rows_of_a_key_are_corrupt() {
         let error = rebuild(&model.index, rows, spill(entries), &mut names(1))
             .await
             .unwrap_err();
-        assert_eq!(error.code(), tidegate_change::Code::Corrupt);
+        assert_eq!(error.code(), Code::Corrupt);
         assert!(
             error
                 .to_string()
@@ -192,7 +195,7 @@ async fn an_unknown_file_is_corrupt_and_not_absent() {
     model.commit([(1, Some((file, 0)))].into()).await.unwrap();
     let missing = |_: &FileRef| tidegate_index::Presence::Missing;
     let error = model.index.locate(&[hash(1)], &missing).await.unwrap_err();
-    assert_eq!(error.code(), tidegate_change::Code::Corrupt);
+    assert_eq!(error.code(), Code::Corrupt);
     assert!(error.hint().is_some());
 }
 
@@ -224,14 +227,41 @@ async fn large_runs_answer_few_and_many_keys() {
 #[tokio::test]
 async fn two_changes_of_one_key_in_a_commit_are_refused() {
     let model = Model::new();
-    let mut writer = tidegate_index::RunWriter::new();
-    writer.push(hash(1), tidegate_index::Entry::Gone).unwrap();
-    writer.push(hash(1), tidegate_index::Entry::Gone).unwrap();
-    assert!(
-        model
-            .index
-            .commit(writer, &mut names(1), &present)
-            .await
-            .is_err()
-    );
+    for between in [0, 100] {
+        let mut writer = RunWriter::with_spill(spill(30));
+        for key in [1].into_iter().chain(2..2 + between).chain([1]) {
+            writer.push(hash(key), Entry::Gone).unwrap();
+            writer.relieve().await.unwrap();
+        }
+        let committed = model.index.commit(writer, &mut names(1), &present).await;
+        assert_eq!(committed.unwrap_err().code(), Code::Internal, "{between}");
+    }
+}
+
+#[tokio::test]
+async fn changes_beyond_memory_are_put_aside_and_make_one_run() {
+    let mut model = Model::new();
+    let aside = spill(100);
+    let mut writer = RunWriter::with_spill(aside.clone());
+    let file = writer.file(&FileRef::data("a.parquet"));
+    for row in 0..60_000u32 {
+        let entry = Entry::Live { file, row };
+        writer.push(hash(u64::from(row)), entry).unwrap();
+        writer.relieve().await.unwrap();
+    }
+    let kept: Vec<_> = futures::TryStreamExt::try_collect(aside.store.list(None))
+        .await
+        .unwrap();
+    assert!((1..60).contains(&kept.len()), "{} runs aside", kept.len());
+    let manifest = model
+        .index
+        .commit(writer, &mut names(1), &present)
+        .await
+        .unwrap();
+    assert_eq!((manifest.runs.len(), manifest.entries()), (1, 60_000));
+    model.advance(manifest);
+    model.keys = (0..60_000u32)
+        .map(|row| (u64::from(row), (FileRef::data("a.parquet"), row)))
+        .collect();
+    model.check(&(0..61_000).collect::<Vec<_>>()).await.unwrap();
 }

@@ -64,6 +64,8 @@ pub(crate) struct Model {
     pub(crate) keys: BTreeMap<u64, (FileRef, u32)>,
     pub(crate) dropped: BTreeSet<FileRef>,
     pub(crate) attempt: u64,
+    /// Changes that a commit holds in memory; None for all.
+    pub(crate) held: Option<usize>,
 }
 
 impl Model {
@@ -78,6 +80,7 @@ impl Model {
             keys: BTreeMap::new(),
             dropped: BTreeSet::new(),
             attempt: 0,
+            held: None,
         }
     }
 
@@ -97,7 +100,10 @@ impl Model {
         &mut self,
         changes: BTreeMap<u64, Option<(FileRef, u32)>>,
     ) -> Result<()> {
-        let mut writer = RunWriter::new();
+        let mut writer = match self.held {
+            Some(entries) => RunWriter::with_spill(spill(entries)),
+            None => RunWriter::new(),
+        };
         for (key, place) in &changes {
             let entry = match place {
                 Some((file, row)) => {
@@ -116,7 +122,9 @@ impl Model {
                 None => Entry::Gone,
             };
             writer.push(hash(*key), entry)?;
+            writer.relieve().await?;
         }
+        assert_eq!(writer.len(), changes.len());
         self.attempt += 1;
         let presence = self.presence();
         let manifest = self

@@ -15,24 +15,24 @@ use crate::{Grouped, MergeMode, MergeRules, Stored, StoredRef};
 
 /// The counts, and the events that are not taken.
 #[derive(Debug, Default)]
-pub(super) struct Counted {
-    pub(super) counters: Counters,
-    pub(super) tie_example: Option<u32>,
-    pub(super) rejects: Vec<(u32, Code)>,
+pub(crate) struct Counted {
+    pub(crate) counters: Counters,
+    pub(crate) tie_example: Option<u32>,
+    pub(crate) rejects: Vec<(u32, Code)>,
 }
 
 /// Everything that counting looks at.
-pub(super) struct Counter<'a> {
-    pub(super) rules: &'a MergeRules,
-    pub(super) grouped: &'a Grouped,
-    pub(super) stored: &'a Stored<'a>,
-    pub(super) state: &'a State,
-    pub(super) ties: &'a StoredTies,
-    pub(super) horizon: Option<&'a SequenceBytes>,
+pub(crate) struct Counter<'a> {
+    pub(crate) rules: &'a MergeRules,
+    pub(crate) grouped: &'a Grouped,
+    pub(crate) stored: &'a Stored<'a>,
+    pub(crate) state: &'a State,
+    pub(crate) ties: &'a StoredTies,
+    pub(crate) horizon: Option<&'a SequenceBytes>,
 }
 
 impl Counter<'_> {
-    pub(super) fn count(&self) -> Counted {
+    pub(crate) fn count(&self) -> Counted {
         let mut counted = Counted::default();
         self.count_instants(&mut counted);
         for (group, own) in self.stored.refs.iter().enumerate() {

@@ -4,11 +4,11 @@
 //! [`decide`] joins key by key, [`visible`] finds what readers would see change, [`count`] counts events,
 //! [`output`] gathers. SCD types differ in [`decide`] alone.
 
-mod count;
+pub(crate) mod count;
 mod decide;
 mod output;
 pub(crate) mod state;
-mod ties;
+pub(crate) mod ties;
 mod visible;
 
 use arrow::array::{Array, RecordBatch};

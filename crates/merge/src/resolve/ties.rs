@@ -13,7 +13,7 @@ use crate::{Error, Grouped, MergeRules, Result, Stored, StoredRef};
 
 /// Values of stored rows and of the upserts that tie with them.
 #[derive(Debug, Default)]
-pub(super) struct StoredTies {
+pub(crate) struct StoredTies {
     /// Place of an event among the compared ones.
     places: HashMap<u32, usize>,
     /// By leaf: the events' values (None where no event carries it) and those of the stored rows.
@@ -21,7 +21,7 @@ pub(super) struct StoredTies {
 }
 
 impl StoredTies {
-    pub(super) fn find(
+    pub(crate) fn find(
         rules: &MergeRules,
         grouped: &Grouped,
         stored: &Stored<'_>,

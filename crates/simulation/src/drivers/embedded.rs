@@ -110,14 +110,16 @@ pub struct EmbeddedDriver {
     watermark: Option<Value>,
     /// The rows of each version, to be read again by time travel.
     versions: Vec<(TableVersion, Vec<Row>)>,
+    /// Bytes of memory of a batch; None for the usual.
+    memory_bytes: Option<u64>,
 }
 
 impl EmbeddedDriver {
-    /// An empty table in a directory of its own.
+    /// An empty table in a directory of its own, with batches of the usual memory or of these bytes.
     ///
     /// # Errors
     /// The refusal of the spec, or what keeps the directory from being opened.
-    pub fn new(history: &Scenario, seed: u64) -> Result<Self, String> {
+    pub fn new(history: &Scenario, seed: u64, memory_bytes: Option<u64>) -> Result<Self, String> {
         let mut driver = Self {
             directory: scratch()?,
             embedded: None,
@@ -128,6 +130,7 @@ impl EmbeddedDriver {
             head: TableVersion(0),
             watermark: None,
             versions: Vec::new(),
+            memory_bytes,
         };
         let spec = history.table_spec(TABLE).map_err(|e| sentence(&e))?;
         let embedded = driver.open()?;
@@ -139,10 +142,12 @@ impl EmbeddedDriver {
     }
 
     fn open(&self) -> Result<Embedded, String> {
+        let default = OpenOptions::new(Arc::new(LocalWorkers));
         let options = OpenOptions {
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             random: Arc::clone(&self.dice) as Arc<dyn tidegate_change::Random>,
-            ..OpenOptions::new(Arc::new(LocalWorkers))
+            memory_bytes: self.memory_bytes.unwrap_or(default.memory_bytes),
+            ..default
         };
         let data = self.directory.path().join("data");
         let opened = Embedded::open(&data, options);

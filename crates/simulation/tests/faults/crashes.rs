@@ -10,11 +10,12 @@ use std::sync::Arc;
 use tidegate_simulation::drivers::embedded::scratch;
 use tidegate_simulation::faults::{Fault, FaultHook, Side};
 
-use crate::table::{apply_faulted, copy, left_behind, prepare, rerun_and_check};
+use crate::table::{apply_faulted, copy, left_behind, prepare, rerun_and_check, temporary_files};
 
 const DIRECTORY: &str = "TIDEGATE_CRASH_DIRECTORY";
 const STEP: &str = "TIDEGATE_CRASH_STEP";
 const SIDE: &str = "TIDEGATE_CRASH_SIDE";
+const SPILLS: &str = "TIDEGATE_CRASH_SPILLS";
 
 /// Steps between the second kills of a double crash, which are a sample.
 const SECOND_KILL_EVERY: usize = 5;
@@ -32,13 +33,14 @@ fn child() {
     } else {
         Side::After
     };
+    let spills = std::env::var(SPILLS).unwrap() == "true";
     let hook = Arc::new(FaultHook::with(Fault::Kill(step, side)));
-    let result = apply_faulted(Path::new(&directory), hook);
+    let result = apply_faulted(Path::new(&directory), hook, spills);
     println!("outlived its kill: {result:?}");
 }
 
 /// Whether the child was killed; it outlives a step that it never comes to.
-fn crash(directory: &Path, step: usize, side: Side) -> bool {
+fn crash(directory: &Path, step: usize, side: Side, spills: bool) -> bool {
     let status = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
@@ -49,6 +51,7 @@ fn crash(directory: &Path, step: usize, side: Side) -> bool {
         ])
         .env(DIRECTORY, directory)
         .env(STEP, step.to_string())
+        .env(SPILLS, spills.to_string())
         .env(
             SIDE,
             if side == Side::Before {
@@ -71,13 +74,23 @@ fn crash(directory: &Path, step: usize, side: Side) -> bool {
 
 #[test]
 fn a_kill_before_or_after_any_step_loses_and_doubles_nothing() {
+    kill_at_every_step(false);
+}
+
+#[test]
+fn a_kill_of_a_batch_in_temporary_files_loses_nothing_and_leaves_none() {
+    kill_at_every_step(true);
+}
+
+fn kill_at_every_step(spills: bool) {
     let scratch = scratch().unwrap();
     let base = scratch.path().join("base");
     prepare(&base);
     let counted = scratch.path().join("counted");
     copy(&base, &counted);
     let hook = Arc::new(FaultHook::counting());
-    apply_faulted(&counted, Arc::clone(&hook)).unwrap();
+    apply_faulted(&counted, Arc::clone(&hook), spills).unwrap();
+    assert!(temporary_files(&counted).is_empty());
     let steps = hook.steps();
     println!("{} durable steps in one apply:", steps.len());
     for (number, step) in steps.iter().enumerate() {
@@ -89,7 +102,7 @@ fn a_kill_before_or_after_any_step_loses_and_doubles_nothing() {
     }
     assert!(steps.len() > 30, "only {} steps are seen", steps.len());
     rerun_and_check(&counted, "without a kill");
-    let (mut kills, mut left) = (0, 0);
+    let (mut kills, mut left, mut temporary) = (0, 0, 0);
     for (step, seen) in steps.iter().enumerate() {
         let done = seen.is_done.then_some(Side::After);
         for side in std::iter::once(Side::Before).chain(done) {
@@ -97,11 +110,12 @@ fn a_kill_before_or_after_any_step_loses_and_doubles_nothing() {
             let directory = scratch.path().join("crash");
             copy(&base, &directory);
             assert!(
-                crash(&directory, step, side),
+                crash(&directory, step, side, spills),
                 "{what}: the child outlived it"
             );
             kills += 1;
             left += left_behind(&directory).len();
+            temporary += temporary_files(&directory).len();
             rerun_and_check(&directory, &what);
             std::fs::remove_dir_all(&directory).unwrap();
         }
@@ -110,6 +124,7 @@ fn a_kill_before_or_after_any_step_loses_and_doubles_nothing() {
         left > 50,
         "kills left only {left} files behind: the check sees too little"
     );
+    assert_eq!(spills, temporary > 50, "{temporary} temporary files");
     println!("{kills} kills, nothing lost or doubled, {left} files left behind and removed");
 }
 
@@ -122,13 +137,13 @@ fn a_second_kill_during_recovery_loses_and_doubles_nothing() {
     for first in (0..).step_by(SECOND_KILL_EVERY * 2 + 1) {
         let once = scratch.path().join("once");
         copy(&base, &once);
-        if !crash(&once, first, Side::After) {
+        if !crash(&once, first, Side::After, false) {
             break;
         }
         for second in (kills % SECOND_KILL_EVERY..).step_by(SECOND_KILL_EVERY) {
             let twice = scratch.path().join("twice");
             copy(&once, &twice);
-            let killed = crash(&twice, second, Side::Before);
+            let killed = crash(&twice, second, Side::Before, false);
             rerun_and_check(
                 &twice,
                 &format!("killed after step {first}, then before {second}"),

@@ -11,7 +11,10 @@ use tidegate_change::Code;
 use tidegate_simulation::drivers::embedded::scratch;
 use tidegate_simulation::faults::{Fault, FaultHook};
 
-use crate::table::{FAULTED, apply, apply_faulted, copy, open, prepare, rerun_and_check};
+use crate::table::{
+    FAULTED, apply, apply_faulted, copy, open, open_spilling, prepare, rerun_and_check,
+    temporary_files,
+};
 
 fn fails_clearly_from_every_step(kind: io::ErrorKind, code: Code) {
     let scratch = scratch().unwrap();
@@ -22,12 +25,15 @@ fn fails_clearly_from_every_step(kind: io::ErrorKind, code: Code) {
         let directory = scratch.path().join("bad");
         copy(&base, &directory);
         let hook = Arc::new(FaultHook::with(Fault::FailFrom(step, kind)));
-        let outcome = apply_faulted(&directory, Arc::clone(&hook));
+        // Every other time out of temporary files, which are gone afterwards.
+        let outcome = apply_faulted(&directory, Arc::clone(&hook), step % 2 == 1);
         let hit = hook.steps().len() > step;
         let what = format!(
             "{kind:?} from step {step} on ({:?})",
             hook.steps().get(step)
         );
+        let temporary = temporary_files(&directory);
+        assert!(temporary.is_empty(), "{what}: {temporary:?}");
         if let Err(error) = &outcome {
             assert_eq!(error.code(), code, "{what}: {error:?}");
             failures += 1;
@@ -57,15 +63,20 @@ fn a_disk_that_refuses_writes_from_any_step_on_loses_nothing() {
 struct Mount<'a>(&'a Path);
 
 impl<'a> Mount<'a> {
-    fn new(directory: &'a Path) -> Option<Self> {
+    fn new(directory: &'a Path, size: &str) -> Self {
         fs::create_dir_all(directory).unwrap();
+        let size = format!("size={size}");
         let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=12m", "tmpfs"])
+            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
             .arg(directory)
-            .output();
-        mounted
-            .is_ok_and(|output| output.status.success())
-            .then_some(Self(directory))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&mounted.stderr);
+        assert!(
+            mounted.status.success(),
+            "a file system cannot be mounted: {said}"
+        );
+        Self(directory)
     }
 
     fn remount(&self, how: &str) {
@@ -87,14 +98,36 @@ impl Drop for Mount<'_> {
     }
 }
 
+/// Runs a test of this file again where it may mount; true when that is done, false when it may here.
+fn ran_where_mounting_is_allowed(test: &str) -> bool {
+    const INNER: &str = "TIDEGATE_TEST_MAY_MOUNT";
+    let user = Command::new("id").arg("-u").output().unwrap();
+    if user.stdout.trim_ascii() == b"0" || std::env::var_os(INNER).is_some() {
+        return false;
+    }
+    let inner = Command::new("unshare")
+        .args(["--map-root-user", "--mount"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test])
+        .env(INNER, "1")
+        .status();
+    let inner = inner.expect("unshare, of util-linux");
+    assert!(
+        inner.success(),
+        "{test} fails in a namespace of its own, or there can be none"
+    );
+    true
+}
+
 #[test]
 fn a_file_system_that_is_full_or_read_only_is_told_and_loses_nothing() {
+    let name = "disks::a_file_system_that_is_full_or_read_only_is_told_and_loses_nothing";
+    if ran_where_mounting_is_allowed(name) {
+        return;
+    }
     let scratch = scratch().unwrap();
     let directory = scratch.path().join("mount");
-    let Some(mount) = Mount::new(&directory) else {
-        println!("this process may not mount a file system; the hook's tests stand alone");
-        return;
-    };
+    let mount = Mount::new(&directory, "12m");
     prepare(&directory);
     mount.remount("ro");
     let error = open(&directory, None)
@@ -109,6 +142,26 @@ fn a_file_system_that_is_full_or_read_only_is_told_and_loses_nothing() {
     assert_eq!(error.code(), Code::StorageFull, "{error:?}");
     fs::remove_file(directory.join("ballast")).unwrap();
     rerun_and_check(&directory, "after a full and a read-only file system");
+}
+
+#[test]
+fn no_room_for_temporary_files_is_told_and_loses_nothing() {
+    if ran_where_mounting_is_allowed("disks::no_room_for_temporary_files_is_told_and_loses_nothing")
+    {
+        return;
+    }
+    let scratch = scratch().unwrap();
+    let directory = scratch.path().join("base");
+    prepare(&directory);
+    let spill = directory.join("data/spill");
+    let mount = Mount::new(&spill, "4k");
+    let embedded = open_spilling(&directory, None).unwrap();
+    let error = apply(&embedded, &directory, FAULTED).expect_err("4 KiB hold the batch");
+    assert_eq!(error.code(), Code::StorageFull, "{error:?}");
+    assert!(temporary_files(&directory).is_empty());
+    drop(embedded);
+    drop(mount);
+    rerun_and_check(&directory, "after no room for temporary files");
 }
 
 /// Writes until nothing fits any more.

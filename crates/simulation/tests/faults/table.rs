@@ -72,7 +72,27 @@ fn input(directory: &Path, index: usize) -> PathBuf {
 }
 
 pub(crate) fn open(directory: &Path, hook: Option<Arc<FaultHook>>) -> Result<Embedded, Error> {
+    open_with(directory, hook, OpenOptions::default().memory_bytes)
+}
+
+/// Memory of the batches in which every event goes to a file.
+const NO_MEMORY: u64 = 0;
+
+/// Opens with so little memory that batches put all their events into temporary files.
+pub(crate) fn open_spilling(
+    directory: &Path,
+    hook: Option<Arc<FaultHook>>,
+) -> Result<Embedded, Error> {
+    open_with(directory, hook, NO_MEMORY)
+}
+
+fn open_with(
+    directory: &Path,
+    hook: Option<Arc<FaultHook>>,
+    memory_bytes: u64,
+) -> Result<Embedded, Error> {
     let options = OpenOptions {
+        memory_bytes,
         clock: Arc::new(SetClock::new(1_800_000_000_000)) as Arc<dyn Clock>,
         random: Arc::new(Dice::new(std::process::id().into())),
         // A child that another test is just starting holds the lock until it is its own program.
@@ -101,9 +121,27 @@ pub(crate) fn apply(
     runtime().block_on(applied)
 }
 
-/// Opens and applies the faulted batch under a hook.
-pub(crate) fn apply_faulted(directory: &Path, hook: Arc<FaultHook>) -> Result<BatchResult, Error> {
-    apply(&open(directory, Some(hook))?, directory, FAULTED)
+/// Opens and applies the faulted batch under a hook, in memory or out of temporary files.
+pub(crate) fn apply_faulted(
+    directory: &Path,
+    hook: Arc<FaultHook>,
+    spills: bool,
+) -> Result<BatchResult, Error> {
+    let embedded = match spills {
+        true => open_spilling(directory, Some(hook)),
+        false => open(directory, Some(hook)),
+    };
+    apply(&embedded?, directory, FAULTED)
+}
+
+/// Temporary files of batches that there are now.
+pub(crate) fn temporary_files(directory: &Path) -> Vec<String> {
+    let spill = directory.join("data/spill");
+    let mut files = Vec::new();
+    if spill.try_exists().unwrap() {
+        collect(&spill, &spill, &mut files);
+    }
+    files
 }
 
 pub(crate) fn copy(from: &Path, to: &Path) {
@@ -155,6 +193,8 @@ pub(crate) fn rerun_and_check(directory: &Path, what: &str) {
         left.is_empty(),
         "{what}: files that no version needs: {left:?}"
     );
+    let left = temporary_files(directory);
+    assert!(left.is_empty(), "{what}: temporary files: {left:?}");
 }
 
 fn rows(embedded: &Embedded, oracle: &Oracle) -> Vec<Row> {

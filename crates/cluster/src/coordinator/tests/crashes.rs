@@ -80,6 +80,7 @@ async fn start(dir: &Path, hook: Option<Arc<dyn StepHook>>, inline: usize) -> Re
         parts,
         CoordinatorOptions {
             inline_bytes_max: inline,
+            ..CoordinatorOptions::default()
         },
     )
     .await?;

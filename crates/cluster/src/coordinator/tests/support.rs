@@ -18,6 +18,7 @@ use tidegate_delta::actions::{Action, AddFile, DomainMetadata};
 use tidegate_delta::names::{self, FileLevel};
 use tidegate_delta::{DeltaLog, TableRoot};
 
+use crate::cancellation::Cancellation;
 use crate::consensus::Consensus;
 use crate::coordinator::{BatchRequest, Coordinator, CoordinatorOptions, CoordinatorParts};
 use crate::metadata::replicated::{Member, MemberOptions};
@@ -110,7 +111,10 @@ pub(super) fn request(id: &str, content: &str) -> BatchRequest {
             format: None,
         }],
         offsets: BTreeMap::new(),
+        found_offsets: BTreeMap::new(),
         dry_run: false,
+        cancellation: Cancellation::default(),
+        observer: None,
     }
 }
 
@@ -196,7 +200,7 @@ pub(super) async fn check(store: &Arc<dyn ObjectStore>) -> BTreeMap<BatchId, Tab
         let time = info.in_commit_timestamp.unwrap();
         assert!(time > last_time, "commit times rise");
         last_time = time;
-        if let Some(result) = crate::coordinator::answer::result_of(info) {
+        if let Some(result) = info.batch_result().unwrap() {
             assert_eq!(result.version, version);
             let twice = batches.insert(result.batch_id, version);
             assert_eq!(twice, None, "a batch is in two versions");
