@@ -53,6 +53,7 @@ impl Adopt {
         table.producers = self.producers.clone();
         table.offsets = self.offsets.clone();
         table.watermark = self.watermark.clone();
+        table.require_room(0)?;
         register(state, &self.table, table)
     }
 }

@@ -28,3 +28,5 @@ pub const INLINE_COMMIT_BYTES_MAX: usize = 32 << 10;
 pub const ATTEMPT_AGE_MS_MAX: i64 = 24 * 3_600_000;
 /// Metadata nodes that a group remembers as removed.
 pub const REMOVED_MAX: usize = 10_000;
+/// Bytes that one table may take in the state, roughly.
+pub const TABLE_BYTES_MAX: usize = 512 << 10;

@@ -27,6 +27,7 @@ pub mod replicated;
 mod standing;
 mod state;
 mod sync_foreign;
+mod weight;
 
 use std::fmt;
 

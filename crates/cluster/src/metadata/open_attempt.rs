@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::limits::{BATCHES_PER_COMMIT_MAX, NAME_BYTES_MAX, OPEN_ATTEMPTS_MAX};
+use super::weight::of_batches;
 use super::{Attempt, BatchKey, CommitKind, Epoch, Outcome, Refusal, State, TableId};
 
 /// Opens an attempt, whose id is the log index of this entry.
@@ -33,6 +34,7 @@ impl OpenAttempt {
             });
         }
         self.check_batches()?;
+        table.require_room(of_batches(&self.batches))?;
         for batch in &self.batches {
             table.standing(batch).require_new()?;
         }

@@ -165,6 +165,7 @@ impl PreparePart {
                 what: "bytes in a watermark".into(),
             });
         }
+        table.require_room(self.weight())?;
         match &self.bytes {
             CommitBytes::Inline(text) if text.len() > INLINE_COMMIT_BYTES_MAX => {
                 Err(Refusal::Limit {

@@ -78,6 +78,17 @@ impl Member {
         self.change_members(members, false, basis).await
     }
 
+    /// Tells the group that a member is reached elsewhere. Only the leader does it.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` when it is no member, or as [`Self::add_learner`].
+    pub async fn move_member(&self, node: NodeId, peer: Peer) -> Result<()> {
+        let basis = self.membership_basis().await?;
+        require_member(&basis, node)?;
+        let members = ChangeMembers::SetNodes(BTreeMap::from([(node, peer)]));
+        self.change_members(members, true, basis).await
+    }
+
     /// Hands leadership over to another voter. Only the leader does it.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! Members alone and in groups, over memory and over gRPC.
 
 mod alone;
+mod disks;
 mod group;
 mod leader_changes;
 mod members;

@@ -135,3 +135,22 @@ async fn a_node_that_is_told_its_group_joins_no_other() {
     assert_eq!(refused.unwrap_err().error.code(), Code::InvalidArgument);
     assert_eq!(member.cluster(), cluster);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_moves_to_another_address() {
+    let group = Group::of(2, |_| {}).await;
+    let (leader, moved) = (group.member(0), group.member(1).node());
+    let peer = Peer {
+        endpoint: "http://elsewhere:1".into(),
+    };
+    leader.move_member(moved, peer.clone()).await.unwrap();
+    insist(leader, grant(1)).await;
+    group.agree().await;
+    for (_, member) in group.members() {
+        let status = member.status();
+        let found = status.members.iter().find(|m| m.node == moved).unwrap();
+        assert_eq!((&found.peer, found.is_voter), (&peer, true));
+    }
+    let nobody = leader.move_member(NodeId(7), peer).await;
+    assert_eq!(nobody.unwrap_err().code(), Code::NotFound);
+}

@@ -176,3 +176,76 @@ fn malformed(how: &str) -> Error {
         format!("a snapshot of the metadata {how}"),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use tidegate_change::WriterId;
+
+    use super::*;
+    use crate::metadata::{CreateTable, Entry, State, apply};
+
+    fn state(tables: u64) -> AppliedState {
+        let mut state = State::new(WriterId(7));
+        for n in 0..tables {
+            let name = format!("{n:0>400}");
+            let entry = Entry::CreateTable(CreateTable {
+                table: TableId(format!("id{n}")),
+                location: name.clone(),
+                name,
+            });
+            apply(&mut state, n + 1, &entry);
+        }
+        AppliedState {
+            state: Arc::new(state),
+            ..AppliedState::default()
+        }
+    }
+
+    async fn bytes_of(state: &AppliedState) -> Vec<Bytes> {
+        let chunks: Vec<_> = chunks_of(state.clone()).collect().await;
+        chunks.into_iter().map(Result::unwrap).collect()
+    }
+
+    fn receive(chunks: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<AppliedState> {
+        let mut receiver = SnapshotReceiver::default();
+        for chunk in chunks {
+            receiver.push(chunk.as_ref())?;
+        }
+        receiver.finish()
+    }
+
+    #[tokio::test]
+    async fn a_state_comes_back_from_its_chunks_however_they_are_cut() {
+        for tables in [0, 1, 2_000] {
+            let state = state(tables);
+            let chunks = bytes_of(&state).await;
+            assert!(chunks.iter().all(|chunk| chunk.len() < 2 * CHUNK_BYTES));
+            assert_eq!(chunks.len() > 3, tables > 1_000);
+            assert_eq!(receive(&chunks).unwrap().state, state.state);
+            let whole = chunks.concat();
+            for size in [1_000, 77_777] {
+                assert_eq!(receive(whole.chunks(size)).unwrap().state, state.state);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_state_that_is_not_whole_is_refused() {
+        let whole = bytes_of(&state(20)).await.concat();
+        for length in (0..whole.len()).step_by(37) {
+            assert!(receive([&whole[..length]]).is_err(), "cut to {length}");
+        }
+        for at in (0..whole.len()).step_by(11) {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 4;
+            let received = receive([&flipped]);
+            assert!(received.is_err(), "byte {at} flipped");
+        }
+        let mut longer = whole.clone();
+        longer.extend_from_slice(&whole);
+        assert!(receive([&longer]).is_err());
+        // A table left out is missed, though every item is whole.
+        let item = usize::try_from(u32::from_le_bytes(*whole.first_chunk().unwrap())).unwrap();
+        assert!(receive([&whole[LENGTH_BYTES + item..]]).is_err());
+    }
+}
