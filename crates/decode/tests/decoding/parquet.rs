@@ -92,7 +92,7 @@ fn a_row_group_of_a_whole_file_is_cut_and_gives_every_row_once_and_in_order() {
     };
     let mut chunks = tidegate_decode::open(&plan, None, "events", input, None).unwrap();
     let (mut parts, mut places, mut values) = (0, Vec::new(), Vec::new());
-    while let Some(chunk) = chunks.next() {
+    for chunk in chunks.by_ref() {
         parts += 1;
         for batch in plan.decode(&chunk.unwrap()).unwrap().batches {
             places.extend(batch.origin.rows.clone());
