@@ -95,7 +95,7 @@ impl fmt::Display for Place {
         write!(
             f,
             "line {}",
-            self.line.unwrap_or(self.row.saturating_add(1))
+            self.line.unwrap_or_else(|| self.row.saturating_add(1))
         )
     }
 }

@@ -180,7 +180,10 @@ pub(crate) async fn run(context: &Context, noun: Noun) -> Result<()> {
         Noun::Adopt(arguments) => {
             let embedded = context.writer().await?;
             let table = embedded
-                .adopt(&seen_from_here(&arguments.location)?, arguments.name.as_deref())
+                .adopt(
+                    &seen_from_here(&arguments.location)?,
+                    arguments.name.as_deref(),
+                )
                 .await?;
             let version = embedded.reader().snapshot(&table, None).await?.version;
             render::object(context, &Standing { table, version })
