@@ -1,0 +1,72 @@
+//! Tables that a directory takes from their logs alone.
+
+use std::sync::Arc;
+
+use object_store::ObjectStoreExt;
+use tidegate_change::{Code, TableVersion};
+use tidegate_delta::actions::{Action, AddFile, to_bytes};
+use tidegate_delta::names;
+
+use super::races::{APPEND, VACUUM, lake, put_commit};
+use super::support::{FakeWorkers, Lake, TABLE, member, parts};
+use crate::coordinator::{Coordinator, CoordinatorOptions};
+
+/// Another directory, which does not know the table.
+async fn stranger(lake: &Lake, directory: &std::path::Path) -> Coordinator {
+    let parts = parts(
+        &member(directory),
+        &lake.store,
+        &Arc::new(FakeWorkers::default()),
+        0,
+    );
+    let options = CoordinatorOptions::default();
+    Coordinator::start(parts, options).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_table_that_another_engine_changed_is_not_adopted() {
+    let lake = lake().await;
+    lake.submit("b1", "x").await.unwrap();
+    put_commit(&lake.store, 2, VACUUM).await;
+    let directory = tempfile::tempdir().unwrap();
+    let adopted = stranger(&lake, directory.path()).await;
+    adopted.adopt(TABLE, None).await.unwrap();
+
+    put_commit(&lake.store, 3, APPEND).await;
+    let directory = tempfile::tempdir().unwrap();
+    let other = stranger(&lake, directory.path()).await;
+    let error = other.adopt(TABLE, None).await.unwrap_err();
+    assert_eq!(error.code(), Code::ForeignRewrite);
+    let text = error.to_string();
+    assert!(
+        text.contains("version 3") && text.contains("p.parquet"),
+        "{text}"
+    );
+    assert!(other.state().await.unwrap().tables.is_empty());
+}
+
+#[tokio::test]
+async fn a_foreign_file_is_found_without_the_commit_that_brought_it() {
+    let lake = lake().await;
+    lake.submit("b1", "x").await.unwrap();
+    let mut snapshot = lake.log().snapshot(None).await.unwrap();
+    let add = Action::Add(AddFile {
+        path: "part-0.parquet".into(),
+        ..AddFile::default()
+    });
+    snapshot = snapshot.advance(TableVersion(2), &[add]).unwrap();
+    lake.log().write_checkpoint(&snapshot, 5_000).await.unwrap();
+    put_commit(&lake.store, 2, VACUUM).await;
+    for version in [0, 1] {
+        let commit = lake
+            .log()
+            .root()
+            .location(&names::commit(TableVersion(version)));
+        lake.store.delete(&commit.unwrap()).await.unwrap();
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let other = stranger(&lake, directory.path()).await;
+    let error = other.adopt(TABLE, None).await.unwrap_err();
+    assert_eq!(error.code(), Code::ForeignRewrite);
+    assert!(error.to_string().contains("part-0.parquet"), "{error}");
+}
