@@ -185,9 +185,10 @@ impl Coordinator {
             attempt: attempt.index,
         };
         let tried = self.try_schema(&open, operation, actions).await;
-        if !matches!(tried, Ok(true)) {
-            self.give_up(&open).await?;
-        }
+        let tried = match tried {
+            Ok(true) => Ok(true),
+            tried => open.ended(tried, self.give_up(&open).await),
+        };
         Ok(tried?.then(|| table.next_version()))
     }
 
@@ -217,7 +218,8 @@ impl Coordinator {
         {
             return Ok(false);
         }
-        self.resolve(open.id).await?;
+        let resolved = self.resolve(open.id).await;
+        resolved.map_err(|e| open.undecided(e))?;
         // The head may be a later one by now; this attempt is in when its slot holds its bytes.
         let table = self.table(open.id).await?;
         if table.head_attempt == Some(open.attempt) {
