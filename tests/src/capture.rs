@@ -150,6 +150,14 @@ impl Capture {
         paths.values().map(|path| self.table(path)).collect()
     }
 
+    /// A table without key, whose spec lies beside those of the tables with one.
+    ///
+    /// # Errors
+    /// When the spec cannot be read.
+    pub fn appended(&self, table: &str) -> Result<CapturedTable> {
+        self.table(&self.specs().join("append").join(format!("{table}.yaml")))
+    }
+
     fn table(&self, path: &Path) -> Result<CapturedTable> {
         let text = std::fs::read_to_string(path)?;
         let spec = TableSpec::from_yaml(&text).with_context(|| format!("{}", path.display()))?;
@@ -243,8 +251,9 @@ impl Capture {
         table: &CapturedTable,
         rows: &[Value],
     ) -> Result<Vec<Difference>> {
-        let source = self.dump(stage, table)?;
-        let found = table.rows_by_key(rows)?;
+        let source = table.by_key(self.dump(stage, table)?)?;
+        let found = rows.iter().map(|object| table.row(object));
+        let found = table.by_key(found.collect::<Result<_>>()?)?;
         let mut differences = Vec::new();
         let difference = |key: &str, column: &str, source: &str, found: &str| Difference {
             set: self.name.to_owned(),
@@ -273,7 +282,35 @@ impl Capture {
         Ok(differences)
     }
 
-    fn dump(&self, stage: Stage, table: &CapturedTable) -> Result<Rows> {
+    /// Compares a table without key with the source's dump of a moment: the rows that only one of them has,
+    /// equal rows as often as they are.
+    ///
+    /// # Errors
+    /// When the dump or a row cannot be read.
+    pub fn uncommon_rows(
+        &self,
+        stage: Stage,
+        table: &CapturedTable,
+        rows: &[Value],
+    ) -> Result<Vec<String>> {
+        let mut counts: BTreeMap<Row, i64> = BTreeMap::new();
+        for row in self.dump(stage, table)? {
+            *counts.entry(row).or_default() += 1;
+        }
+        for object in rows {
+            *counts.entry(table.row(object)?).or_default() -= 1;
+        }
+        let uncommon = counts.iter().filter(|(_, count)| **count != 0);
+        Ok(uncommon
+            .map(|(row, count)| match count.is_positive() {
+                true => format!("{count} only at the source: {row:?}"),
+                false => format!("{} only in the table: {row:?}", -count),
+            })
+            .collect())
+    }
+
+    /// The source's rows at a moment, in canonical form.
+    fn dump(&self, stage: Stage, table: &CapturedTable) -> Result<Vec<Row>> {
         let source = table
             .spec
             .source
@@ -289,7 +326,7 @@ impl Capture {
         } else if plain.try_exists()? {
             std::fs::read_to_string(plain)?
         } else {
-            return Ok(Rows::new());
+            return Ok(Vec::new());
         };
         let (header, records) = csv::parse(&text)?;
         let columns: Vec<&str> = header.iter().map(|name| table.renamed(name)).collect();
@@ -307,8 +344,11 @@ fn topic_of(line: &str) -> &str {
     named.map_or("", |(topic, _)| topic)
 }
 
-/// Rows in canonical form by canonical key.
-type Rows = BTreeMap<String, BTreeMap<String, String>>;
+/// The values of a row in canonical form, by column.
+type Row = BTreeMap<String, String>;
+
+/// Rows by canonical key.
+type Rows = BTreeMap<String, Row>;
 
 impl CapturedTable {
     fn renamed<'a>(&'a self, source: &'a str) -> &'a str {
@@ -335,7 +375,7 @@ impl CapturedTable {
         Ok(declared.data_type()?)
     }
 
-    fn key_of(&self, row: &BTreeMap<String, String>) -> Result<String> {
+    fn key_of(&self, row: &Row) -> Result<String> {
         let values = self.spec.keys.iter().map(|key| {
             // The dump may be older than a key column, which then has its default.
             row.get(key)
@@ -356,12 +396,8 @@ impl CapturedTable {
         declared.default.as_ref().map(ToString::to_string)
     }
 
-    fn source_row(
-        &self,
-        columns: &[&str],
-        record: &[Cell],
-    ) -> Result<(String, BTreeMap<String, String>)> {
-        let mut row = BTreeMap::new();
+    fn source_row(&self, columns: &[&str], record: &[Cell]) -> Result<Row> {
+        let mut row = Row::new();
         for (column, cell) in columns.iter().zip(record) {
             let data_type = self.data_type(column)?;
             row.insert(
@@ -369,18 +405,23 @@ impl CapturedTable {
                 postgres::of_source(self.kind(column), &data_type, cell),
             );
         }
-        Ok((self.key_of(&row)?, row))
+        Ok(row)
     }
 
-    fn rows_by_key(&self, rows: &[Value]) -> Result<Rows> {
+    /// A row as `read` prints it.
+    fn row(&self, object: &Value) -> Result<Row> {
+        let mut row = Row::new();
+        for (column, printed) in object.as_object().context("a row is no object")? {
+            let form = postgres::of_table(self.kind(column), &self.data_type(column)?, printed)
+                .with_context(|| format!("{}, column {column}", self.spec.name))?;
+            row.insert(column.clone(), form);
+        }
+        Ok(row)
+    }
+
+    fn by_key(&self, rows: Vec<Row>) -> Result<Rows> {
         let mut by_key = Rows::new();
-        for object in rows {
-            let mut row = BTreeMap::new();
-            for (column, printed) in object.as_object().context("a row is no object")? {
-                let form = postgres::of_table(self.kind(column), &self.data_type(column)?, printed)
-                    .with_context(|| format!("{}, column {column}", self.spec.name))?;
-                row.insert(column.clone(), form);
-            }
+        for row in rows {
             let key = self.key_of(&row)?;
             ensure!(
                 by_key.insert(key.clone(), row).is_none(),

@@ -78,6 +78,13 @@ impl Case {
             .is_some_and(|error| !error.is_null())
     }
 
+    /// Whether a batch of the case says what time it is.
+    #[must_use]
+    pub fn sets_the_clock(&self) -> bool {
+        let at = |batch: &Value| batch.get("at").is_some_and(|at| !at.is_null());
+        self.batches.iter().any(at)
+    }
+
     fn table(&self) -> String {
         self.id.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
     }
@@ -155,7 +162,9 @@ impl Case {
                 | "sequence_by"
                 | "ignore_null_updates"
                 | "columns_to_update"
-                | "on_invalid" => (name.as_str(), asked.clone()),
+                | "on_invalid"
+                | "on_truncate"
+                | "source" => (name.as_str(), asked.clone()),
                 "scd" => ("stored_as_scd_type", asked.clone()),
                 "columns" => ("column_list", asked.clone()),
                 "except" => ("except_column_list", asked.clone()),
@@ -173,6 +182,7 @@ impl Case {
                     "mode",
                     json!(if is_true(asked) { "insert_only" } else { "cdc" }),
                 ),
+                "append" => ("mode", json!(if is_true(asked) { "append" } else { "cdc" })),
                 "tombstone_retention_s" => ("tombstone_retention", json!(format!("{asked}s"))),
                 "late_after_gc" => {
                     let applied = asked.as_str() == Some("apply");
@@ -199,8 +209,11 @@ impl Case {
         Ok(Value::Array(columns.collect::<Result<_>>()?))
     }
 
-    /// Whether some event lacks a source column.
+    /// Whether some event lacks a source column; events inside an envelope are not looked at.
     fn lacks_columns(&self) -> Result<bool> {
+        if self.spec.get("source").is_some() {
+            return Ok(false);
+        }
         let columns = self.source_columns();
         for batch in &self.batches {
             for event in self.events(batch)? {

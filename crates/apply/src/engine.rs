@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tidegate_change::mutants::{Mutant, is_on};
 use tidegate_change::sequence::{SequenceBytes, SequenceEncoder};
+use tidegate_change::spec::layout::SequenceSource;
 use tidegate_change::spec::{ResolvedSpec, TableLayout};
 use tidegate_change::{Code, Result, TableSpec};
 use tidegate_decode::DecodePlan;
@@ -183,7 +184,10 @@ impl Batch<'_> {
             actions.push(domain_action(progress::STATE, &states)?);
         }
         actions.extend(write_rejects(table, output, &mut merged.rejects).await?);
-        let progress = next_progress(table, numbers, rules.mode(), merged.max_sequence)?;
+        // Tables without a sequence have none to remember (R-W1).
+        let has_sequence = table.layout.sequence_by != SequenceSource::None;
+        let max_sequence = merged.max_sequence.filter(|_| has_sequence);
+        let progress = next_progress(table, numbers, rules.mode(), max_sequence)?;
         if progress != table.progress {
             actions.push(domain_action(progress::PROGRESS, &progress)?);
         }

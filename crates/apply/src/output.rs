@@ -134,7 +134,7 @@ async fn write_data_file(
     let keys = table.resolved.spec.keys.clone();
     let sparse = [hidden::FLOOR, hidden::LEAVES, hidden::DELETES];
     let options = WriterOptions {
-        is_clustered: table.schema.partition_columns().is_empty(),
+        is_clustered: table.schema.partition_columns().is_empty() && !keys.is_empty(),
         is_sparse: sparse
             .iter()
             .filter_map(|name| rows.column_by_name(name))

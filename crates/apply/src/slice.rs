@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidegate_change::mutants::{Mutant, is_on};
 use tidegate_change::sequence::SequenceBytes;
-use tidegate_change::source::InvalidEvent;
+use tidegate_change::source::{InvalidEvent, Place};
 use tidegate_change::{Code, Error, Result, json};
 use tidegate_index::IndexHash;
 use tidegate_merge::{Grouped, MergeRules, Merged, Stored, group, resolve};
@@ -49,8 +49,10 @@ pub(crate) async fn run(
     let merged = resolve(&rules, &grouped, &stored)?;
     let rejects = rejects_of(&table, &slice.places, &grouped, &merged.rejects)?;
     let max_sequence = accepted_max(&table, &rules, &grouped, &merged.rejects)?;
+    // What tells rows apart without keys never shows.
     let tie_example = merged
         .tie_example
+        .filter(|_| table.layout.position.is_none())
         .map(|key| key_json(&table, &grouped, key))
         .transpose()?;
     let output = write(&table, &found, merged).await?;
@@ -137,7 +139,11 @@ pub(crate) fn rejects_of(
             let (source, row) = places.get(event).ok_or_else(nowhere)?;
             let file = table.sources.get(source as usize).ok_or_else(nowhere)?;
             let raw = event_json(table, grouped, event)?;
-            Ok(rule_reject(*code, file, row, "", raw))
+            let place = Place {
+                row,
+                ..Place::default()
+            };
+            Ok(rule_reject(*code, file, place, raw))
         })
         .collect()
 }

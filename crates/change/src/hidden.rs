@@ -20,6 +20,8 @@ pub const LEAVES: &str = "__tidegate_leaves";
 pub const SCHEMA: &str = "__tidegate_schema";
 /// Soft delete only: the deletes above the row's newest upsert, ascending, NULL where none (R-L1).
 pub const DELETES: &str = "__tidegate_deletes";
+/// Append tables only: the key that tells rows apart, see [`crate::position`]; never NULL (R-K7).
+pub const POSITION: &str = "__tidegate_position";
 /// In hidden state files: when the tombstone's deciding delete arrived, ms since the epoch (R-G2).
 pub const ARRIVED: &str = "__tidegate_arrived";
 

@@ -5,8 +5,10 @@
 //! - [`key`]: canonical keys, [`KeyHash`] and [`KeyBucket`].
 //! - [`sequence`]: sequences as order-preserving bytes and as values.
 //! - [`source`]: what decoding yields, [`SourceBatch`].
+//! - [`position`]: what tells the rows of tables without keys apart.
 //! - [`outcome`]: ids, versions, counters and the result of a batch.
 //! - [`clock`]: time and randomness, which always come from outside.
+//! - [`yaml`]: reading what users write.
 //!
 //! Nothing here does I/O. Sources: the rules R-… are those of the project's semantics, quoted by id.
 
@@ -17,11 +19,13 @@ pub mod json;
 pub mod key;
 pub mod mutants;
 pub mod outcome;
+pub mod position;
 pub mod sequence;
 pub mod source;
 pub mod spec;
 pub mod text;
 pub mod types;
+pub mod yaml;
 
 pub use clock::{Clock, Random};
 pub use error::{Code, Error, Kind, Result};

@@ -29,11 +29,15 @@ pub enum Mutant {
     GoneIsForgotten,
     /// Index: the merge of runs keeps the oldest entry of a key (invariant 4).
     MergeKeepsOldest,
+    /// Append: a record is known by its place alone (R-K7).
+    PlaceAlone,
+    /// Append: a record is known by its values alone (R-K7).
+    ValuesAlone,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::DeleteWinsTie,
         Self::StoredWinsTie,
         Self::LeavesOutliveDeletes,
@@ -45,6 +49,8 @@ impl Mutant {
         Self::OldestRunWins,
         Self::GoneIsForgotten,
         Self::MergeKeepsOldest,
+        Self::PlaceAlone,
+        Self::ValuesAlone,
     ];
 }
 

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{Error, Result};
 
 /// A version of a table: the number of its commit in the Delta log.
 #[derive(
@@ -177,7 +180,7 @@ impl Counters {
 }
 
 /// The answer to a batch; the same for every retry of the same batch id.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BatchResult {
     /// The table's name.
     pub table: String,
@@ -186,7 +189,7 @@ pub struct BatchResult {
     /// The version that holds the batch.
     pub version: TableVersion,
     /// The greatest sequence of any accepted event of the table (R-W1), as JSON; null before the first.
-    pub watermark: serde_json::Value,
+    pub watermark: Value,
     /// Next offset by `topic/partition`, as found in records or sent by the submitter.
     pub offsets: BTreeMap<String, i64>,
     /// The counts.
@@ -197,4 +200,74 @@ pub struct BatchResult {
     pub other: BTreeMap<String, u64>,
     /// Duration of the apply, seconds.
     pub seconds: f64,
+}
+
+/// The members of a stored result that stand beside its counters.
+#[derive(Deserialize)]
+struct StoredResult {
+    table: String,
+    batch_id: BatchId,
+    version: TableVersion,
+    #[serde(default)]
+    watermark: Value,
+    #[serde(default)]
+    offsets: BTreeMap<String, i64>,
+    #[serde(default)]
+    other: BTreeMap<String, u64>,
+    #[serde(default)]
+    seconds: f64,
+}
+
+impl BatchResult {
+    /// The result that this JSON holds. Counters that it lacks are 0: an older writer did not know them.
+    ///
+    /// # Errors
+    /// `CORRUPT` when it is no result.
+    pub fn from_json(json: &Value) -> Result<Self> {
+        // Apart: numbers of any precision do not pass through a flattened struct.
+        let damaged = |e| Error::corrupt("the stored result of a batch").with_source(e);
+        let stored = StoredResult::deserialize(json).map_err(damaged)?;
+        let counters = Counters::deserialize(json).map_err(damaged)?;
+        Ok(Self {
+            table: stored.table,
+            batch_id: stored.batch_id,
+            version: stored.version,
+            watermark: stored.watermark,
+            offsets: stored.offsets,
+            counters,
+            other: stored.other,
+            seconds: stored.seconds,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_comes_back_from_its_json() {
+        let result = BatchResult {
+            table: "t".into(),
+            batch_id: BatchId("b".into()),
+            version: TableVersion(7),
+            watermark: serde_json::json!({"lsn": 9_007_199_254_740_993_i64}),
+            offsets: BTreeMap::from([("orders/0".into(), 12)]),
+            counters: Counters {
+                events: 3,
+                bytes_written: u64::MAX,
+                ..Counters::default()
+            },
+            other: BTreeMap::from([("heartbeat".into(), 1)]),
+            seconds: 0.25,
+        };
+        let text = serde_json::to_string(&result).unwrap();
+        let json: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(BatchResult::from_json(&json).unwrap(), result);
+        let damaged = serde_json::json!({"table": "t", "batch_id": "b", "version": "seven"});
+        assert_eq!(
+            BatchResult::from_json(&damaged).unwrap_err().code(),
+            crate::Code::Corrupt
+        );
+    }
 }

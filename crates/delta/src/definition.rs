@@ -181,10 +181,14 @@ fn mapping_start(from: Option<&TableSnapshot>, arrow: &Schema) -> Result<Option<
             .get(properties::MAPPING_MODE)
             .is_some_and(|mode| mode != "none")
     {
-        let max = configuration
-            .get(properties::MAPPING_MAX_ID)
-            .and_then(|id| id.parse().ok());
-        return Ok(Some(max.unwrap_or(0)));
+        let max = configuration.get(properties::MAPPING_MAX_ID);
+        let max = max.and_then(|id| id.parse().ok());
+        // A guess would give ids of columns a second time.
+        let max = max.ok_or_else(|| {
+            let what = format!("{} is no number", properties::MAPPING_MAX_ID);
+            Error::corrupt(what)
+        })?;
+        return Ok(Some(max));
     }
     Ok(needs_mapping(&crate::schema::columns_of_arrow(arrow)?).then_some(0))
 }

@@ -18,7 +18,7 @@ pub enum MergeMode {
     Last,
     /// SCD type 1 with soft delete: deletes flag it (R-L1).
     Flagged,
-    /// Insert-only: a stored row never changes (R-I1).
+    /// Insert-only and append: a stored row never changes (R-I1, R-K7).
     Once,
 }
 
@@ -64,7 +64,7 @@ impl MergeRules {
     /// The rules of a table.
     ///
     /// # Errors
-    /// `UNSUPPORTED` for SCD type 2, snapshots and append tables; `INVALID_SPEC` while the type of the
+    /// `UNSUPPORTED` for SCD type 2 and snapshots; `INVALID_SPEC` while the type of the
     /// sequence is not known.
     pub fn new(layout: &TableLayout, spec: &TableSpec, context: MergeContext) -> Result<Self> {
         let name = &spec.name;
@@ -141,7 +141,7 @@ impl MergeRules {
 /// Refuses specs whose rules this build does not merge.
 ///
 /// # Errors
-/// `UNSUPPORTED` for SCD type 2, snapshots and append tables.
+/// `UNSUPPORTED` for SCD type 2 and snapshots.
 pub fn check_supported(spec: &TableSpec) -> Result<()> {
     merge_mode(spec).map(drop)
 }
@@ -154,12 +154,11 @@ fn merge_mode(spec: &TableSpec) -> Result<MergeMode> {
         ))
     };
     match (spec.mode, spec.stored_as_scd_type) {
-        (TableMode::InsertOnly, _) => Ok(MergeMode::Once),
+        (TableMode::InsertOnly | TableMode::Append, _) => Ok(MergeMode::Once),
         (TableMode::Cdc, ScdType::Zero) => Ok(MergeMode::First),
         (TableMode::Cdc, ScdType::One) if spec.is_soft_delete() => Ok(MergeMode::Flagged),
         (TableMode::Cdc, ScdType::One) => Ok(MergeMode::Last),
         (TableMode::Cdc, ScdType::Two) => unsupported("scd type 2"),
         (TableMode::Snapshot, _) => unsupported("mode snapshot"),
-        (TableMode::Append, _) => unsupported("mode append"),
     }
 }

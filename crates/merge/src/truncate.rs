@@ -20,9 +20,8 @@ pub fn truncate(rules: &MergeRules, rows: &RecordBatch) -> Result<Merged> {
         .map_err(|e| Error::internal("stored rows cannot be gathered").with_source(e))?;
     let keys: Vec<ArrayRef> = rules
         .layout
-        .keys
-        .iter()
-        .map(|key| own.columns().get(*key).cloned())
+        .key_columns()
+        .map(|key| own.column_by_name(&key.name).cloned())
         .collect::<Option<_>>()
         .ok_or_else(|| Error::internal("stored rows lack a key column"))?;
     let grouped = Grouped::without_events(rules, keys, own.num_rows())?;

@@ -145,7 +145,10 @@ impl PartitionStream for Source {
 
     fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
         let taken = self.rows.lock().ok().and_then(|mut rows| rows.take());
-        let rows = taken.unwrap_or_else(|| Box::pin(futures::stream::empty()));
+        let rows = taken.unwrap_or_else(|| {
+            let twice = DataFusionError::Internal("rows were asked for twice".into());
+            Box::pin(futures::stream::once(async { Err(twice) }))
+        });
         Box::pin(RecordBatchStreamAdapter::new(
             Arc::clone(&self.schema),
             rows,

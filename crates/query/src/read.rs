@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use futures::{StreamExt, TryStreamExt};
-use tidegate_change::{Code, Error, Result};
+use tidegate_change::position::POSITION_TYPE;
+use tidegate_change::{Code, Error, Result, hidden};
 use tidegate_delta::actions::AddFile;
 use tidegate_delta::data::{self, read_file};
 use tidegate_delta::{TableRoot, TableSnapshot};
@@ -24,7 +25,7 @@ pub struct ReadOptions {
     pub columns: Option<Vec<String>>,
     /// SQL over the table's columns; rows where it is not true are left out.
     pub filter: Option<String>,
-    /// The key columns to order by, in key order; None = as the files come.
+    /// The columns to order by, as `TableSpec::order_columns` names them; None = as the files come.
     pub order_by: Option<Vec<String>>,
     /// Rows at most; reading stops there.
     pub limit: Option<u64>,
@@ -45,6 +46,7 @@ pub fn read(root: &TableRoot, snapshot: &TableSnapshot, options: &ReadOptions) -
         .as_ref()
         .map(|sql| Compiled::condition(sql, table))
         .transpose()?;
+    let table = &with_position(table);
     let order_by = match &options.order_by {
         Some(names) if names.is_empty() => {
             let message = "the table has no primary key to order by";
@@ -87,6 +89,14 @@ pub fn read(root: &TableRoot, snapshot: &TableSnapshot, options: &ReadOptions) -
         None => rows.limited(options.limit),
     };
     Ok(cut(rows, visible))
+}
+
+/// The table's columns and the hidden one that orders the rows of append tables (R-K7).
+fn with_position(table: &SchemaRef) -> Schema {
+    let position = Field::new(hidden::POSITION, POSITION_TYPE, true);
+    let mut fields: Vec<Arc<Field>> = table.fields().iter().cloned().collect();
+    fields.push(Arc::new(position));
+    Schema::new(fields)
 }
 
 /// All live rows, file by file; a file is opened when the rows before it were taken.

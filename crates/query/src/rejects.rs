@@ -13,7 +13,6 @@ use tidegate_delta::data::{RowSelection, read_rows};
 use tidegate_delta::{DeltaLog, TableSnapshot};
 
 use crate::Rows;
-use crate::batches::result_of;
 
 /// Domain that names the files of rejects.
 const DOMAIN: &str = "tidegate.state.2";
@@ -63,7 +62,10 @@ fn manifest(snapshot: &TableSnapshot) -> Result<Manifest> {
 /// The rejects of one batch; a batch that is refused for its size holds few of them, a file is read whole.
 async fn rows_of(log: &DeltaLog, file: &File) -> Result<Vec<RecordBatch>> {
     let result = match log.read_commit_if_there(file.version).await? {
-        Some(commit) => commit.info().and_then(result_of),
+        Some(commit) => match commit.info() {
+            Some(info) => info.batch_result()?,
+            None => None,
+        },
         None => None,
     };
     let mut stored = read_rows(log.root(), &file.path, None, RowSelection::All).await?;

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tidegate_change::spec::ResolvedSpec;
 use tidegate_change::{BatchId, Error, Result, TableVersion};
-use tidegate_cluster::coordinator::answer::{files_of, result_of};
+use tidegate_cluster::coordinator::answer::files_of;
 use tidegate_delta::TableSnapshot;
 use tidegate_delta::actions::SPEC_DOMAIN;
 use tidegate_delta::log::HistoryEntry;
@@ -75,12 +75,15 @@ pub struct HistoryLine {
 
 impl HistoryLine {
     /// The line of a version.
-    #[must_use]
-    pub fn of(entry: HistoryEntry) -> Self {
-        let result = result_of(&entry.info);
+    ///
+    /// # Errors
+    /// `CORRUPT` when the result that it stores cannot be read.
+    pub fn of(entry: HistoryEntry) -> Result<Self> {
+        let result = entry.info.batch_result();
+        let result = result.map_err(|e| e.context(format!("version {}", entry.version)))?;
         let files = files_of(&entry.info);
         let counters = result.as_ref().map(|result| result.counters);
-        Self {
+        Ok(Self {
             version: entry.version,
             timestamp_ms: entry.timestamp_ms,
             operation: entry.info.operation.unwrap_or_default(),
@@ -95,7 +98,7 @@ impl HistoryLine {
             files_added: files.map(|files| files.0),
             files_removed: files.map(|files| files.1),
             bytes_written: counters.map(|counters| counters.bytes_written),
-        }
+        })
     }
 }
 

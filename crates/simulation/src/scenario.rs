@@ -51,6 +51,26 @@ pub struct Batch {
     pub files: usize,
 }
 
+impl Batch {
+    /// Name of a file of the batch, from 0: the next batch has files of the same names.
+    #[must_use]
+    pub fn file_name(&self, part: usize) -> String {
+        let end = match self.format {
+            FileFormat::Jsonl => "jsonl",
+            FileFormat::Csv => "csv",
+            FileFormat::Parquet => "parquet",
+        };
+        format!("part-{part}.{end}")
+    }
+
+    /// The file and the record in it, both from 0, where an event stands.
+    #[must_use]
+    pub fn place_of(&self, event: usize) -> (usize, usize) {
+        let files = self.files.max(1);
+        (event % files, event / files)
+    }
+}
+
 fn one() -> usize {
     1
 }
@@ -185,6 +205,11 @@ pub struct ScenarioSpec {
     pub soft_delete: bool,
     /// Whether stored keys are never touched.
     pub insert_only: bool,
+    /// Whether rows have no key and are only appended.
+    pub append: bool,
+    /// Where the events come from, for cases whose events are records of another format than flat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<Json>,
     /// Whether batches are snapshots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_snapshot: Option<Json>,
@@ -230,6 +255,16 @@ impl ScenarioSpec {
         }
     }
 
+    /// The table's mode.
+    #[must_use]
+    pub fn mode(&self) -> &'static str {
+        match (self.append, self.insert_only) {
+            (true, _) => "append",
+            (false, true) => "insert_only",
+            (false, false) => "cdc",
+        }
+    }
+
     /// Number of columns that the table spec declares.
     #[must_use]
     pub fn declared_count(&self) -> usize {
@@ -271,7 +306,7 @@ impl Scenario {
             "change_data_feed": feed_json(spec.feed.as_deref()),
             "partition_by": spec.partition_by,
             "delete_mode": if spec.soft_delete { "soft" } else { "hard" },
-            "mode": if spec.insert_only { "insert_only" } else { "cdc" },
+            "mode": spec.mode(),
             "on_invalid": spec.on_invalid.as_deref().unwrap_or("fail"),
         });
         let mut set = |name: &str, value: Option<Json>| {

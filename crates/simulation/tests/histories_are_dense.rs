@@ -75,6 +75,34 @@ fn histories_reach_every_kind_of_outcome() {
 }
 
 #[test]
+fn append_histories_deliver_records_again_and_refuse_deletes() {
+    let (mut appended, mut again, mut refused, mut rejects) = (0, 0, 0, 0);
+    for seed in 0..2_000 {
+        let history = random_history(seed);
+        if !history.spec.append {
+            continue;
+        }
+        let mut oracle = Oracle::new(&history).unwrap();
+        for batch in &history.batches {
+            match oracle.apply(batch) {
+                Err(_) => refused += 1,
+                Ok(outcome) => {
+                    let valid = outcome.events - outcome.rejects.len() as u64;
+                    appended += outcome.inserted;
+                    again += valid - outcome.inserted;
+                    rejects += outcome.rejects.len();
+                    assert_eq!((outcome.updated, outcome.deleted), (0, 0), "seed {seed}");
+                }
+            }
+        }
+    }
+    assert!(
+        appended > 2_000 && again > 500 && refused > 10 && rejects > 50,
+        "appended {appended}, again {again}, refused {refused}, rejects {rejects}"
+    );
+}
+
+#[test]
 fn shrinking_keeps_what_fails_and_little_else() {
     let has_delete = |scenario: &Scenario| {
         scenario

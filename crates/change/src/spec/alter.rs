@@ -136,7 +136,7 @@ fn merge_columns(stored: &ResolvedSpec, new: &TableSpec) -> Result<(Vec<Resolved
     let mut columns = stored.columns.clone();
     let mut changed = false;
     let declared = new.schema.as_deref().unwrap_or_default();
-    check_none_lost(stored, declared)?;
+    check_none_lost(stored, new, declared)?;
     for column in declared {
         match columns
             .iter_mut()
@@ -175,12 +175,19 @@ fn merge_columns(stored: &ResolvedSpec, new: &TableSpec) -> Result<(Vec<Resolved
     Ok((columns, changed))
 }
 
-fn check_none_lost(stored: &ResolvedSpec, declared: &[ColumnSpec]) -> Result<()> {
+/// A column that the new format's envelope brings is not lost: it is declared by `metadata_columns`.
+fn check_none_lost(stored: &ResolvedSpec, new: &TableSpec, declared: &[ColumnSpec]) -> Result<()> {
     let before = stored.spec.schema.as_deref().unwrap_or_default();
-    match before
-        .iter()
-        .find(|old| !declared.iter().any(|new| new.name == old.name))
-    {
+    let stays = |old: &ColumnSpec| {
+        let mut names = declared.iter().map(|column| &column.name);
+        names.any(|name| *name == old.name)
+            || new
+                .source
+                .metadata_columns
+                .values()
+                .any(|name| *name == old.name)
+    };
+    match before.iter().find(|old| !stays(old)) {
         None => Ok(()),
         Some(lost) => Err(refused(
             &stored.spec,
@@ -249,6 +256,21 @@ mod tests {
             .collect();
         assert_eq!(names, [("id", 0), ("seq", 0), ("price", 0), ("note", 1)]);
         assert_eq!(resolved.schema_number, 1);
+    }
+
+    #[test]
+    fn a_column_may_come_from_the_envelope_of_another_format() {
+        let before = spec("", PRICE);
+        let text = "name: t\nkeys: [id]\nsequence_by: seq\nschema:\n  - {name: id, type: long}\n  - {name: price, type: integer}\nsource: {format: debezium, metadata_columns: {lsn: seq}}\n";
+        let after = TableSpec::from_yaml(text).unwrap();
+        let resolved = alter(&ResolvedSpec::declared(before.clone()), after).unwrap();
+        assert_eq!(
+            resolved.columns,
+            ResolvedSpec::declared(before.clone()).columns
+        );
+        let without = TableSpec::from_yaml(&text.replace("lsn: seq", "lsn: other")).unwrap();
+        let refused = alter(&ResolvedSpec::declared(before), without).unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidAlter);
     }
 
     #[test]

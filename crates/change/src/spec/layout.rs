@@ -6,6 +6,7 @@ use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 
 use super::{ColumnSpec, OneOrMany, TableMode, TableSpec, TimestampEncoding};
+use crate::position::POSITION_TYPE;
 use crate::{Code, Error, Result, hidden, types};
 
 /// A source column with the schema number that it came with (R-E1).
@@ -111,7 +112,7 @@ pub struct TableColumn {
     pub data_type: DataType,
     /// Key or value.
     pub role: ColumnRole,
-    /// Position among the source columns.
+    /// Position among the source columns; beyond them for a column that no source has.
     pub source: usize,
     /// First schema number that has it.
     pub since: u32,
@@ -126,7 +127,7 @@ pub enum SequenceSource {
     Struct(Vec<String>),
     /// The source position of the format (R-T6).
     Position,
-    /// None: insert-only tables without `sequence_by` order by payload alone.
+    /// None: insert-only tables without `sequence_by` order by payload alone, append tables not at all.
     None,
 }
 
@@ -139,8 +140,10 @@ pub struct TableLayout {
     pub source_types: Vec<DataType>,
     /// Visible stored columns in table order, without those of soft delete.
     pub columns: Vec<TableColumn>,
-    /// Positions in [`Self::columns`] of the key columns, in key order.
+    /// Positions in [`Self::columns`] of the key columns, in key order; none in append tables.
     pub keys: Vec<usize>,
+    /// Append tables only: the hidden column that is their key, which has no source column (R-K7).
+    pub position: Option<TableColumn>,
     /// Where the sequence comes from.
     pub sequence_by: SequenceSource,
     /// Type of the sequence; None while it is not known.
@@ -201,6 +204,7 @@ impl ResolvedSpec {
             source_types,
             columns,
             keys,
+            position: (self.spec.mode == TableMode::Append).then(position_column),
             sequence_by,
             sequence_type,
             soft_delete: self.spec.is_soft_delete(),
@@ -289,6 +293,16 @@ impl ResolvedSpec {
     }
 }
 
+fn position_column() -> TableColumn {
+    TableColumn {
+        name: hidden::POSITION.into(),
+        data_type: POSITION_TYPE,
+        role: ColumnRole::Key(0),
+        source: usize::MAX,
+        since: 0,
+    }
+}
+
 /// Type of a pseudo-column that every source fills where it can (R-T5).
 #[must_use]
 pub fn pseudo_column_type(name: &str) -> Option<DataType> {
@@ -326,6 +340,8 @@ impl TableLayout {
                 .into_iter()
                 .map(Arc::new),
         );
+        let position = self.position.iter();
+        fields.extend(position.map(|c| Arc::new(Field::new(&c.name, c.data_type.clone(), true))));
         Arc::new(Schema::new(fields))
     }
 
@@ -335,11 +351,12 @@ impl TableLayout {
         self.key_columns().map(|c| c.data_type.clone()).collect()
     }
 
-    /// The key columns, in key order.
+    /// The key columns, in key order; of an append table the hidden one.
     pub fn key_columns(&self) -> impl Iterator<Item = &TableColumn> {
         self.keys
             .iter()
             .filter_map(|position| self.columns.get(*position))
+            .chain(&self.position)
     }
 
     /// The columns that are no keys, in table order: the payload of ties (R-T2).

@@ -22,7 +22,7 @@ pub use options::{
 };
 pub use validate::{PSEUDO_COLUMNS, RESERVED};
 
-use crate::{Result, types};
+use crate::{Result, hidden, types};
 
 /// A declared source column.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -256,12 +256,23 @@ impl TableSpec {
         self.delete_mode == DeleteMode::Soft
     }
 
-    /// What truncate records of the source do (R-X6): the written policy or the default of the SCD type.
+    /// What truncate records of the source do (R-X6): the written policy or the default of the table's kind.
     #[must_use]
     pub fn truncate_policy(&self) -> OnTruncate {
-        self.on_truncate.unwrap_or(match self.stored_as_scd_type {
-            ScdType::Two => OnTruncate::Fail,
-            ScdType::Zero | ScdType::One => OnTruncate::Apply,
-        })
+        self.on_truncate
+            .unwrap_or(match (self.mode, self.stored_as_scd_type) {
+                (TableMode::Append, _) | (_, ScdType::Two) => OnTruncate::Fail,
+                (_, ScdType::Zero | ScdType::One) => OnTruncate::Apply,
+            })
+    }
+
+    /// The columns that rows are ordered by: the key, or what stands for it in an append table.
+    #[must_use]
+    pub fn order_columns(&self) -> Vec<String> {
+        if self.mode == TableMode::Append {
+            vec![hidden::POSITION.into()]
+        } else {
+            self.keys.clone()
+        }
     }
 }

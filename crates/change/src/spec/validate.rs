@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Buckets, DeleteMode, IgnoreNull, ScdType, TableMode, TableSpec};
+use arrow::datatypes::DataType;
+
+use super::{Buckets, DeleteMode, IgnoreNull, OnTruncate, ScdType, TableMode, TableSpec};
 use crate::{Code, Error, HIDDEN_PREFIX, Result, types};
 
 /// Names that the feed and history give to columns of their own (R-CL2).
@@ -36,6 +38,8 @@ impl TableSpec {
         self.check_columns()?;
         self.check_modes()?;
         self.check_sequence()?;
+        self.check_renames()?;
+        self.check_update_list()?;
         self.check_physical()
     }
 
@@ -96,9 +100,7 @@ impl TableSpec {
             if !seen.insert(column.name.to_lowercase()) {
                 return Err(self.invalid(&format!("column {} is declared twice", column.name)));
             }
-            if column.scale.is_some()
-                && !matches!(data_type, arrow::datatypes::DataType::Decimal128(..))
-            {
+            if column.scale.is_some() && !matches!(data_type, DataType::Decimal128(..)) {
                 return Err(self.invalid(&format!("column {}: scale is for decimals", column.name)));
             }
         }
@@ -216,12 +218,43 @@ impl TableSpec {
         if matches!(&self.ignore_null_updates, IgnoreNull::Columns(names) if names.is_empty()) {
             return Err(self.invalid("ignore_null_updates names no column"));
         }
+        if self.mode == TableMode::Append {
+            self.check_append()?;
+        }
         if self.columns_to_update.is_some() && !self.ignore_null_updates.is_off() {
             return Err(
                 self.invalid("columns_to_update and ignore_null_updates exclude each other")
             );
         }
         Ok(())
+    }
+
+    /// An append table has no row that anything could change (R-K7).
+    fn check_append(&self) -> Result<()> {
+        let excluded = [
+            (
+                "stored_as_scd_type",
+                self.stored_as_scd_type != ScdType::One,
+            ),
+            ("delete_mode: soft", self.is_soft_delete()),
+            ("apply_as_truncates", self.apply_as_truncates.is_some()),
+            (
+                "on_truncate: apply",
+                self.on_truncate == Some(OnTruncate::Apply),
+            ),
+            ("ignore_null_updates", !self.ignore_null_updates.is_off()),
+            ("columns_to_update", self.columns_to_update.is_some()),
+            (
+                "tombstone_retention",
+                self.tombstone_retention.ms().is_some(),
+            ),
+        ];
+        match excluded.iter().find(|(_, is_set)| *is_set) {
+            None => Ok(()),
+            Some((what, _)) => Err(self.invalid(&format!(
+                "mode append only adds rows, {what} has nothing to do there"
+            ))),
+        }
     }
 
     fn check_sequence(&self) -> Result<()> {
@@ -260,6 +293,128 @@ impl TableSpec {
         if partitions.len() < self.partition_by.len() {
             return Err(self.invalid("a partition column is named twice"));
         }
+        for column in self.schema.iter().flatten() {
+            if partitions.contains(&column.name) && !can_partition(&column.data_type()?) {
+                let what = format!(
+                    "column {} cannot partition: its type has no text",
+                    column.name
+                );
+                return Err(self.invalid(&what));
+            }
+        }
         Ok(())
+    }
+
+    /// Two source columns under one name would be one column with the values of either.
+    fn check_renames(&self) -> Result<()> {
+        let renames = &self.source.columns;
+        let mut targets = BTreeSet::new();
+        match renames.values().find(|target| !targets.insert(*target)) {
+            None => Ok(()),
+            Some(target) => Err(self.invalid(&format!(
+                "source.columns gives two columns the name {target}"
+            ))),
+        }
+    }
+
+    /// The column of R-N6 lists names.
+    fn check_update_list(&self) -> Result<()> {
+        let Some(name) = &self.columns_to_update else {
+            return Ok(());
+        };
+        let declared = self.schema.iter().flatten();
+        let Some(column) = declared.into_iter().find(|column| column.name == *name) else {
+            return Ok(());
+        };
+        match column.data_type()? {
+            DataType::List(item) if *item.data_type() == DataType::Utf8 => Ok(()),
+            _ => Err(self.invalid(&format!(
+                "columns_to_update: column {name} is declared as {}, it must be array<string>",
+                column.type_name
+            ))),
+        }
+    }
+}
+
+/// Whether values of a type can name a partition (Delta protocol: "Partition Value Serialization").
+fn can_partition(data_type: &DataType) -> bool {
+    !data_type.is_nested() && !matches!(data_type, DataType::Binary)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hidden;
+    use crate::spec::ResolvedSpec;
+
+    fn append(more: &str) -> Result<TableSpec> {
+        TableSpec::from_yaml(&format!(
+            "name: t\nmode: append\n{more}\nschema:\n  - {{name: v, type: string}}\n"
+        ))
+    }
+
+    #[test]
+    fn an_append_table_is_known_by_a_hidden_column_r_k7() {
+        let spec = append("partition_by: [v]\non_truncate: ignore").unwrap();
+        assert_eq!(spec.order_columns(), [hidden::POSITION]);
+        assert_eq!(append("").unwrap().truncate_policy(), OnTruncate::Fail);
+        let layout = ResolvedSpec::declared(spec).layout().unwrap();
+        let keys: Vec<&str> = layout.key_columns().map(|key| key.name.as_str()).collect();
+        assert_eq!(keys, [hidden::POSITION]);
+        assert_eq!(layout.table_schema().fields().len(), 1);
+        assert!(
+            layout
+                .file_schema()
+                .column_with_name(hidden::POSITION)
+                .is_some()
+        );
+    }
+
+    #[test]
+    fn an_append_table_has_no_rule_for_rows_that_change_r_k7() {
+        for field in [
+            "keys: [v]",
+            "stored_as_scd_type: 2",
+            "stored_as_scd_type: 0",
+            "delete_mode: soft",
+            "apply_as_truncates: v = 'T'",
+            "on_truncate: apply",
+            "ignore_null_updates: true",
+            "columns_to_update: v",
+            "tombstone_retention: 7d",
+        ] {
+            let code = append(field).map_err(|error| error.code()).unwrap_err();
+            assert_eq!(code, Code::InvalidSpec, "{field}");
+        }
+        let keyless = TableSpec::from_yaml("name: t\nsequence_by: v\n").unwrap_err();
+        assert_eq!(keyless.code(), Code::EmptyKeys);
+    }
+
+    fn code_of(more: &str) -> Option<Code> {
+        let text = format!(
+            "name: t\nkeys: [id]\nsequence_by: seq\n{more}\nschema:\n  - {{name: id, type: long}}\n  - {{name: seq, type: long}}\n  - {{name: tag, type: string}}\n  - {{name: tags, type: array<string>}}\n  - {{name: raw, type: binary}}\n"
+        );
+        TableSpec::from_yaml(&text).err().map(|error| error.code())
+    }
+
+    #[test]
+    fn the_list_of_updated_columns_is_an_array_of_names_r_n6() {
+        assert_eq!(code_of("columns_to_update: tags"), None);
+        assert_eq!(code_of("columns_to_update: tag"), Some(Code::InvalidSpec));
+        assert_eq!(code_of("columns_to_update: raw"), Some(Code::InvalidSpec));
+    }
+
+    #[test]
+    fn two_columns_are_never_renamed_to_one() {
+        assert_eq!(code_of("source: {columns: {a: tag, b: raw}}"), None);
+        let twice = code_of("source: {columns: {a: tag, b: tag}}");
+        assert_eq!(twice, Some(Code::InvalidSpec));
+    }
+
+    #[test]
+    fn only_types_with_a_text_partition() {
+        assert_eq!(code_of("partition_by: [tag]"), None);
+        assert_eq!(code_of("partition_by: [raw]"), Some(Code::InvalidSpec));
+        assert_eq!(code_of("partition_by: [tags]"), Some(Code::InvalidSpec));
     }
 }

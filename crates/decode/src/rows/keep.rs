@@ -6,13 +6,9 @@ use arrow::compute::{filter, filter_record_batch};
 use tidegate_change::source::Origin;
 use tidegate_change::{Error, Result, SourceBatch};
 
-/// All values, or nothing unless every event has one.
-pub(super) fn all_known(values: &[Option<i64>]) -> Option<Vec<i64>> {
-    if values.is_empty() {
-        None
-    } else {
-        values.iter().copied().collect()
-    }
+/// The values, or nothing where no event has one.
+pub(super) fn where_known<T>(values: Vec<Option<T>>) -> Option<Vec<Option<T>>> {
+    values.iter().any(Option::is_some).then_some(values)
 }
 
 /// Drops the events at fault.
@@ -51,6 +47,7 @@ pub(super) fn keep(batch: SourceBatch, kept: BooleanBuffer) -> Result<SourceBatc
         origin: Origin {
             file: batch.origin.file,
             rows: keep_marked(batch.origin.rows, &mask),
+            topics: batch.origin.topics.map(|values| keep_marked(values, &mask)),
             partitions: batch
                 .origin
                 .partitions
@@ -59,6 +56,7 @@ pub(super) fn keep(batch: SourceBatch, kept: BooleanBuffer) -> Result<SourceBatc
                 .origin
                 .offsets
                 .map(|values| keep_marked(values, &mask)),
+            records: batch.origin.records,
         },
         invalid: batch.invalid,
         other: batch.other,

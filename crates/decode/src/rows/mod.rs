@@ -2,6 +2,7 @@
 //!
 //! An event at fault keeps its place until the end, so that columns stay in step; `keep` drops it then.
 
+mod fault;
 mod keep;
 mod needed;
 
@@ -12,19 +13,24 @@ use arrow::array::builder::BooleanBufferBuilder;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StructArray};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::{DataType, Field, Fields, Schema};
-use tidegate_change::source::{InvalidEvent, Origin, OtherRecords, SourceOperation};
-use tidegate_change::spec::{AbsentFields, OnInvalid};
+use tidegate_change::source::{InvalidEvent, Origin, OtherRecords, Place, SourceOperation};
+use tidegate_change::spec::AbsentFields;
 use tidegate_change::text::{Failure, Parsed};
-use tidegate_change::{Code, Error, Result, SourceBatch, types};
+use tidegate_change::{Code, Error, Result, SourceBatch};
 
-use self::keep::{all_known, keep};
-use self::needed::needed_type;
+use self::fault::Fault;
+use self::keep::{keep, where_known};
 use crate::column::{Column, Scalar, note};
-use crate::debezium::{Position, Positions, SourceType, append_typed};
+use crate::debezium::{OtherKind, Position, Positions, SourceType, append_typed};
+use crate::findings::{FoundAt, two_positions};
 use crate::parquet_file::append_arrow;
 use crate::plan::DecodePlan;
+use crate::records::RecordSource;
 use crate::scan::Raw;
 use crate::seen::Seen;
+
+/// Most events in a batch, about: halves of a key change are not cut apart.
+pub(crate) const BATCH_EVENTS: usize = 1 << 16;
 
 /// What an event says of one column.
 #[derive(Clone, Copy, Debug)]
@@ -58,23 +64,29 @@ impl Cell<'_> {
 
 /// An event apart from its columns.
 pub(crate) struct Event<'a> {
-    /// Number of the record in the file, from 0.
-    pub(crate) row: u64,
-    /// Physical line, from 1.
-    pub(crate) line: u64,
+    pub(crate) place: Place,
     pub(crate) operation: SourceOperation,
     pub(crate) position: Option<Position<'a>>,
-    pub(crate) partition: Option<i64>,
-    pub(crate) offset: Option<i64>,
-    /// The record as JSON text, made only for rejects.
-    pub(crate) raw: &'a dyn Fn() -> String,
+    pub(crate) topic: Option<&'a str>,
+}
+
+impl Event<'_> {
+    /// An event of a source without envelope.
+    pub(crate) fn flat(place: Place) -> Self {
+        Self {
+            place,
+            operation: SourceOperation::Unspecified,
+            position: None,
+            topic: None,
+        }
+    }
 }
 
 /// The batch so far.
 #[derive(Debug)]
 pub(crate) struct Rows<'p> {
     plan: &'p DecodePlan,
-    file: Arc<str>,
+    source: RecordSource,
     columns: Vec<Column>,
     authored: Vec<Authored>,
     /// Columns that are whole already, and take no cells.
@@ -83,6 +95,7 @@ pub(crate) struct Rows<'p> {
     open: Vec<usize>,
     operations: Vec<SourceOperation>,
     numbers: Vec<u64>,
+    topics: Vec<Option<Arc<str>>>,
     partitions: Vec<Option<i64>>,
     offsets: Vec<Option<i64>>,
     kept: BooleanBufferBuilder,
@@ -122,16 +135,8 @@ impl Authored {
     }
 }
 
-/// The first fault of an event.
-struct Fault {
-    field: String,
-    code: Code,
-    detail: String,
-    policy: Option<OnInvalid>,
-}
-
 impl<'p> Rows<'p> {
-    pub(crate) fn new(plan: &'p DecodePlan, file: &Arc<str>) -> Result<Self> {
+    pub(crate) fn new(plan: &'p DecodePlan, source: &RecordSource) -> Result<Self> {
         let columns = plan
             .columns
             .iter()
@@ -139,7 +144,7 @@ impl<'p> Rows<'p> {
             .collect::<Result<Vec<_>>>()?;
         Ok(Self {
             plan,
-            file: Arc::clone(file),
+            source: source.clone(),
             authored: columns.iter().map(|_| Authored::default()).collect(),
             misfits: columns.iter().map(|_| Seen::Nothing).collect(),
             ready: columns.iter().map(|_| None).collect(),
@@ -147,6 +152,7 @@ impl<'p> Rows<'p> {
             columns,
             operations: Vec::new(),
             numbers: Vec::new(),
+            topics: Vec::new(),
             partitions: Vec::new(),
             offsets: Vec::new(),
             kept: BooleanBufferBuilder::new(0),
@@ -160,9 +166,9 @@ impl<'p> Rows<'p> {
         })
     }
 
-    /// Name of the file.
-    pub(crate) fn file(&self) -> Arc<str> {
-        Arc::clone(&self.file)
+    /// What the records come from.
+    pub(crate) fn source(&self) -> RecordSource {
+        self.source.clone()
     }
 
     /// Gives a column whole, before the first event.
@@ -178,19 +184,6 @@ impl<'p> Rows<'p> {
         self.operations.len()
     }
 
-    /// Notes a record that is no event, because it cannot be read.
-    pub(crate) fn refuse(&mut self, row: u64, line: u64, detail: &str, raw: String) {
-        self.invalid.push(InvalidEvent {
-            code: Code::InvalidRecord,
-            file: Arc::clone(&self.file),
-            row,
-            field: None,
-            detail: format!("line {line}: {detail}"),
-            raw,
-            policy: None,
-        });
-    }
-
     /// Adds an event with its columns and, in a key change, the cells of its old key by key column.
     ///
     /// # Errors
@@ -203,7 +196,10 @@ impl<'p> Rows<'p> {
     ) -> Result<()> {
         let upsert = matches!(
             event.operation,
-            SourceOperation::Unspecified | SourceOperation::Upsert | SourceOperation::Copy
+            SourceOperation::Unspecified
+                | SourceOperation::Upsert
+                | SourceOperation::Update
+                | SourceOperation::Copy
         );
         let mut fault = None;
         for place in 0..self.open.len() {
@@ -213,26 +209,16 @@ impl<'p> Rows<'p> {
             let added = self.push_cell(index, cells(index), event.operation, upsert);
             fault = fault.or(added);
         }
-        self.push_old_key(old_key, &mut fault);
-        self.push_position(event.position.as_ref())?;
+        self.push_old_key(old_key, &mut fault)?;
+        self.push_position(event)?;
         self.operations.push(event.operation);
-        self.numbers.push(event.row);
-        self.partitions.push(event.partition);
-        self.offsets.push(event.offset);
+        self.numbers.push(event.place.row);
+        self.push_topic(event.topic);
+        self.partitions.push(event.place.partition);
+        self.offsets.push(event.place.offset);
         self.kept.append(fault.is_none());
         if let Some(fault) = fault {
-            self.invalid.push(InvalidEvent {
-                code: fault.code,
-                file: Arc::clone(&self.file),
-                row: event.row,
-                detail: format!(
-                    "line {}, field {}: {}",
-                    event.line, fault.field, fault.detail
-                ),
-                field: Some(fault.field),
-                raw: (event.raw)(),
-                policy: fault.policy,
-            });
+            self.set_apart(event.place, fault);
         }
         Ok(())
     }
@@ -287,77 +273,22 @@ impl<'p> Rows<'p> {
         }
     }
 
-    fn misfit(&mut self, index: usize, cell: Cell<'_>) -> Fault {
-        if let (Some(seen), Some(column)) =
-            (self.misfits.get_mut(index), self.plan.columns.get(index))
-        {
-            let needed = match cell {
-                Cell::Json(raw) => needed_type(&column.data_type, raw.0.trim_matches('"')),
-                Cell::Text(text) => needed_type(&column.data_type, text),
-                _ => None,
-            };
-            if let Some(needed) = needed {
-                seen.join(Seen::Typed(needed));
-            }
-        }
-        let (field, type_name) = self.describe(index);
-        let detail = format!("the value is no {type_name}");
-        Fault {
-            field,
-            code: Code::InvalidValue,
-            detail,
-            policy: None,
-        }
-    }
-
-    fn unrepresentable(&mut self, index: usize) -> Option<Fault> {
-        let strict = self
-            .plan
-            .columns
-            .get(index)
-            .is_some_and(|column| column.strict);
-        let policy = self.plan.unrepresentable_policy();
-        if policy.is_none() && !strict {
-            self.unrepresentable += 1;
-            return None;
-        }
-        let (field, type_name) = self.describe(index);
-        let detail = format!("a {type_name} cannot hold the value");
-        let policy = if strict { None } else { policy };
-        Some(Fault {
-            field,
-            code: Code::InvalidValue,
-            detail,
-            policy,
-        })
-    }
-
-    fn describe(&self, index: usize) -> (String, String) {
-        self.plan
-            .columns
-            .get(index)
-            .map_or_else(Default::default, |column| {
-                (
-                    column.name.clone(),
-                    types::type_name(&column.data_type).unwrap_or_default(),
-                )
-            })
-    }
-
-    fn push_old_key(&mut self, cells: Option<&[Cell<'_>]>, fault: &mut Option<Fault>) {
+    fn push_old_key(
+        &mut self,
+        cells: Option<&[Cell<'_>]>,
+        fault: &mut Option<Fault>,
+    ) -> Result<()> {
         let plan = self.plan;
         let Some(cells) = cells else {
             if let Some((keys, validity)) = &mut self.old_keys {
                 keys.iter_mut().for_each(Column::append_null);
                 validity.append(false);
             }
-            return;
+            return Ok(());
         };
         if self.old_keys.is_none() {
             let columns = plan.keys.iter().filter_map(|key| plan.columns.get(*key));
-            let Ok(mut keys) = columns.map(|c| c.builder()).collect::<Result<Vec<_>>>() else {
-                return;
-            };
+            let mut keys = columns.map(|c| c.builder()).collect::<Result<Vec<_>>>()?;
             let length = self.operations.len();
             keys.iter_mut()
                 .for_each(|key| (0..length).for_each(|_| key.append_null()));
@@ -366,7 +297,7 @@ impl<'p> Rows<'p> {
             self.old_keys = Some((keys, validity));
         }
         let Some((keys, validity)) = &mut self.old_keys else {
-            return;
+            return Err(Error::internal("old keys have no columns"));
         };
         let mut whole = Ok(());
         for (position, key) in keys.iter_mut().enumerate() {
@@ -387,14 +318,29 @@ impl<'p> Rows<'p> {
                 policy: None,
             });
         }
+        Ok(())
     }
 
-    fn push_position(&mut self, position: Option<&Position<'_>>) -> Result<()> {
+    /// Records of one topic share its name.
+    fn push_topic(&mut self, topic: Option<&str>) {
+        let last = self.topics.last().cloned().flatten();
+        let same = last.filter(|last| Some(&**last) == topic);
+        self.topics.push(same.or_else(|| topic.map(Arc::from)));
+    }
+
+    fn push_position(&mut self, event: &Event<'_>) -> Result<()> {
+        let position = event.position.as_ref();
+        let line = event.place.line.unwrap_or(event.place.row + 1);
         if let (None, Some(position)) = (&self.positions, position) {
             self.positions = Some(Positions::new(position.kind, self.operations.len())?);
         }
         match &mut self.positions {
-            Some(positions) => positions.push(position),
+            Some(positions) => positions.push(position, line).map_err(|OtherKind| {
+                two_positions(&FoundAt {
+                    file: Arc::clone(&self.source.file),
+                    line,
+                })
+            }),
             None => Ok(()),
         }
     }
@@ -402,6 +348,11 @@ impl<'p> Rows<'p> {
     /// Type of the positions, if there is one.
     pub(crate) fn position_type(&self) -> Option<DataType> {
         self.positions.as_ref().map(Positions::data_type)
+    }
+
+    /// Line of the first event that has one.
+    pub(crate) fn first_position(&self) -> Option<u64> {
+        self.positions.as_ref()?.first_line()
     }
 
     /// The batch; empties the builder.
@@ -413,8 +364,6 @@ impl<'p> Rows<'p> {
         let (columns, authored) = self.finish_columns(length)?;
         let position = self.positions.as_mut().map(Positions::finish).transpose()?;
         let old_keys = self.finish_old_keys()?;
-        let partitions = all_known(&self.partitions);
-        let offsets = all_known(&self.offsets);
         let batch = SourceBatch {
             columns,
             authored,
@@ -422,10 +371,12 @@ impl<'p> Rows<'p> {
             position,
             old_keys,
             origin: Origin {
-                file: self.file,
+                file: self.source.file,
                 rows: self.numbers,
-                partitions,
-                offsets,
+                topics: where_known(self.topics),
+                partitions: where_known(self.partitions),
+                offsets: where_known(self.offsets),
+                records: Some(self.source.records),
             },
             invalid: self.invalid,
             other: self.other,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use tidegate_change::{BatchResult, Result};
 
 /// What a commit was for, in the fields that `DESCRIBE HISTORY` knows, and others that engines add.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -25,6 +26,21 @@ pub struct CommitInfo {
     pub txn_id: Option<String>,
     /// Everything else.
     pub other: Map<String, Value>,
+}
+
+impl CommitInfo {
+    /// The field of `other` in which Tidegate says what a commit was for.
+    pub const OWN_FIELD: &str = "tidegate";
+
+    /// The result of the batch that the commit holds; None where it holds none.
+    ///
+    /// # Errors
+    /// `CORRUPT` when what stands there is no result.
+    pub fn batch_result(&self) -> Result<Option<BatchResult>> {
+        let own = self.other.get(Self::OWN_FIELD);
+        let result = own.and_then(|own| own.get("result"));
+        result.map(BatchResult::from_json).transpose()
+    }
 }
 
 const IN_COMMIT_TIMESTAMP: &str = "inCommitTimestamp";

@@ -153,8 +153,11 @@ impl FileStream {
         order.sort_unstable();
         for (origin, _) in &mut origins {
             if let Origin::File(place) = origin {
-                let column = columns.get(*place).copied().unwrap_or_default();
-                *place = order.binary_search(&column).unwrap_or_default();
+                let column = columns.get(*place);
+                let found = column.and_then(|column| order.binary_search(column).ok());
+                *place = found.ok_or_else(|| {
+                    Error::internal(format!("file {relative}: a column is not scanned"))
+                })?;
             }
         }
         let scan = file.scan(columns, positions, options.batch_rows)?;

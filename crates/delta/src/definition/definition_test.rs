@@ -117,3 +117,16 @@ fn only_what_changed_is_written() {
     assert_eq!(after.metadata.created_time, Some(5));
     assert_eq!(quoted("a.b"), "`a.b`");
 }
+
+#[test]
+fn a_table_without_keys_names_no_hidden_column() {
+    let plain = json!([{"name": "id", "type": "long"}, {"name": "seq", "type": "long"}]);
+    let fields = json!({"schema": plain, "mode": "append", "keys": []});
+    let definition = TableDefinition::create(&spec(fields), "id-1", 5).unwrap();
+    assert!(definition.clustering.is_none());
+    let configuration = &definition.metadata.configuration;
+    assert!(!configuration.contains_key(properties::STATS_COLUMNS));
+    assert!(!definition.metadata.schema_string.contains("__tidegate"));
+    let snapshot = TableSnapshot::first(&definition.actions()).unwrap();
+    assert!(definition.changes_from(&snapshot).is_empty());
+}

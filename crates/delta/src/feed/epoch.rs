@@ -110,7 +110,8 @@ impl Epochs {
         self.by_version.insert(
             version,
             Epoch {
-                identity: identity(state),
+                identity: identity(state)
+                    .map_err(|e| e.context(format!("version {version}: the stored spec")))?,
             },
         );
         Ok(())
@@ -135,23 +136,24 @@ fn apply(state: Option<State>, actions: Vec<Action>) -> Option<State> {
 }
 
 /// The columns that tell rows apart, for tables whose images this reader pairs (R-C3, R-C9).
-fn identity(state: &State) -> Arc<[String]> {
-    let spec = state
-        .spec
-        .as_deref()
-        .and_then(|json| serde_json::from_str::<ResolvedSpec>(json).ok());
-    let Some(spec) = spec.map(|resolved| resolved.spec) else {
-        return Arc::default();
+///
+/// Without them, an update would read as a delete and an insert.
+fn identity(state: &State) -> Result<Arc<[String]>> {
+    let Some(json) = state.spec.as_deref() else {
+        return Ok(Arc::default());
     };
+    let resolved: ResolvedSpec = serde_json::from_str(json)
+        .map_err(|e| Error::corrupt("it cannot be read").with_source(e))?;
+    let spec = resolved.spec;
     if spec.change_data_feed != FeedMode::Inferred {
-        return Arc::default();
+        return Ok(Arc::default());
     }
     let mut columns = spec.keys.clone();
     if spec.stored_as_scd_type == ScdType::Two && !columns.is_empty() {
         let start = spec.history_columns.and_then(|columns| columns.start);
         columns.push(start.unwrap_or_else(|| START_COLUMN.into()));
     }
-    columns.into()
+    Ok(columns.into())
 }
 
 /// Whether the latest schema can hold the rows of an older one.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_change::Result;
+use tidegate_change::{Error, Result};
 
 use crate::actions::{Action, AddFile, CdcFile, RemoveFile};
 use crate::dv;
@@ -102,18 +102,23 @@ async fn vector_change(
 ) -> Result<impl Iterator<Item = Unit>> {
     let before = dv::of_file(root, &remove.to_add()).await?;
     let after = dv::of_file(root, add).await?;
-    let unit = |kind, rows: dv::DeletionVector| {
-        let positions: Vec<u32> = rows
-            .iter()
-            .filter_map(|row| u32::try_from(row).ok())
-            .collect();
-        (!positions.is_empty()).then(|| Unit {
+    let unit = |kind, rows: dv::DeletionVector| -> Result<Option<Unit>> {
+        let positions = rows.iter().map(|row| {
+            u32::try_from(row).map_err(|_| {
+                Error::corrupt(format!(
+                    "file {}: a deletion vector names row {row}",
+                    add.path
+                ))
+            })
+        });
+        let positions = positions.collect::<Result<Vec<u32>>>()?;
+        Ok((!positions.is_empty()).then(|| Unit {
             file: add.clone(),
             kind,
             positions: Some(positions),
-        })
+        }))
     };
-    let deleted = unit(UnitKind::Delete, after.difference(&before));
-    let restored = unit(UnitKind::Insert, before.difference(&after));
+    let deleted = unit(UnitKind::Delete, after.difference(&before))?;
+    let restored = unit(UnitKind::Insert, before.difference(&after))?;
     Ok(deleted.into_iter().chain(restored))
 }

@@ -47,6 +47,9 @@ impl Gatherer<'_> {
             .collect();
         let mut columns = self.visible(groups, &outcomes)?;
         columns.extend(self.hidden(&outcomes)?);
+        if self.rules.layout.position.is_some() {
+            columns.push(self.key(0, &UInt32Array::from(groups.to_vec()))?);
+        }
         let schema = self.rules.layout.file_schema();
         RecordBatch::try_new(schema, columns).map_err(failed)
     }

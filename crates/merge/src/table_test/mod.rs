@@ -1,6 +1,7 @@
 //! A table in memory that applies batches through the public API, for tests. Events are JSON objects; what
 //! an object lacks is not authored; `op` is `D` for a delete and `T` for a truncate.
 
+mod append;
 mod batching;
 mod counters;
 mod key_change;
@@ -232,7 +233,7 @@ impl Table {
     }
 
     fn tombstone_keys(&self) -> Vec<ArrayRef> {
-        self.tombstones.columns()[..self.layout.keys.len()].to_vec()
+        self.tombstones.columns()[..self.layout.key_columns().count()].to_vec()
     }
 
     fn purge(&mut self, now_ms: i64) {
@@ -259,14 +260,13 @@ impl Table {
     }
 
     fn source_schema(&self) -> Arc<Schema> {
-        let fields: Vec<Field> = self
-            .layout
-            .source
-            .iter()
-            .zip(&self.layout.source_types)
-            .map(|(column, kind)| Field::new(&column.column.name, kind.clone(), true))
-            .collect();
-        Arc::new(Schema::new(fields))
+        let declared = self.layout.source.iter().zip(&self.layout.source_types);
+        let declared =
+            declared.map(|(column, kind)| Field::new(&column.column.name, kind.clone(), true));
+        // Without keys an event says its position, as hexadecimal digits.
+        let position = self.layout.position.iter();
+        let position = position.map(|own| Field::new(&own.name, own.data_type.clone(), true));
+        Arc::new(Schema::new(declared.chain(position).collect::<Vec<_>>()))
     }
 
     fn sequence_column(&self, source: &RecordBatch) -> ArrayRef {
@@ -486,9 +486,8 @@ fn keep(batch: &RecordBatch, wanted: impl Fn(usize) -> bool) -> RecordBatch {
 
 fn key_columns(rows: &RecordBatch, layout: &TableLayout) -> Vec<ArrayRef> {
     layout
-        .keys
-        .iter()
-        .map(|at| Arc::clone(rows.column(*at)))
+        .key_columns()
+        .map(|key| named(rows, &key.name))
         .collect()
 }
 

@@ -23,12 +23,12 @@ pub fn write_batch(directory: &Path, spec: &ScenarioSpec, batch: &Batch) -> Resu
     let files = batch.files.max(1);
     for part in 0..files {
         let events: Vec<&JsonRow> = batch.events.iter().skip(part).step_by(files).collect();
-        let (end, bytes) = match batch.format {
-            FileFormat::Jsonl => ("jsonl", jsonl(&events)),
-            FileFormat::Csv => ("csv", csv(spec, &columns(spec, batch), &events)),
-            FileFormat::Parquet => ("parquet", parquet(spec, &columns(spec, batch), &events)?),
+        let bytes = match batch.format {
+            FileFormat::Jsonl => jsonl(&events),
+            FileFormat::Csv => csv(spec, &columns(spec, batch), &events),
+            FileFormat::Parquet => parquet(spec, &columns(spec, batch), &events)?,
         };
-        let path = directory.join(format!("part-{part}.{end}"));
+        let path = directory.join(batch.file_name(part));
         fs::write(&path, bytes).map_err(|e| format!("{}: {e}", path.display()))?;
     }
     Ok(())

@@ -46,6 +46,8 @@ pub struct MergeDriver {
     resolved: ResolvedSpec,
     columns_known: usize,
     keys: BTreeMap<Row, StoredKey>,
+    /// Append tables: what tells rows apart, which the merge knows as bytes.
+    positions: BTreeMap<Row, u64>,
     truncates: Vec<SequenceBytes>,
     horizon: Option<Value>,
     watermark: Option<Value>,
@@ -69,6 +71,7 @@ impl MergeDriver {
             columns_known: history.spec.declared_count(),
             history: history.clone(),
             keys: BTreeMap::new(),
+            positions: BTreeMap::new(),
             truncates: Vec::new(),
             horizon: None,
             watermark: None,
@@ -100,6 +103,18 @@ impl MergeDriver {
                 let since = self.resolved.schema_number;
                 self.resolved.columns.push(ResolvedColumn { column, since });
             }
+        }
+    }
+
+    /// Gives the events of an append table the one key column that the merge sees.
+    fn number_positions(&mut self, events: &mut [Decoded]) {
+        if !self.history.spec.append {
+            return;
+        }
+        for event in events {
+            let next = self.positions.len() as u64;
+            let number = *self.positions.entry(event.key.clone()).or_insert(next);
+            event.key = vec![Value::Bytes(number.to_be_bytes().to_vec())];
         }
     }
 
@@ -423,7 +438,8 @@ impl Driver for MergeDriver {
         if let (Some(code), false) = (invalid.first(), self.history.spec.quarantines()) {
             return Ok(Err(*code));
         }
-        let events: Vec<Decoded> = decoded.into_iter().flatten().collect();
+        let mut events: Vec<Decoded> = decoded.into_iter().flatten().collect();
+        self.number_positions(&mut events);
         self.evolve(batch);
         let now_ms = batch.at.unwrap_or(0) * 1_000;
         self.purge(now_ms);

@@ -37,10 +37,11 @@ pub fn random_history(seed: u64) -> Scenario {
         dice: &dice,
         taken: BTreeSet::new(),
         past: Vec::new(),
+        sent: Vec::new(),
         needs_unique: table.row_mode && (table.evolves() || dice.percent(25)),
         drifts: dice.percent(65),
         introduced: false,
-        delete_percent: *dice.pick(&[10, 30, 50]),
+        delete_percent: delete_percent(&dice, &table),
         batch_count,
         table: &table,
     };
@@ -56,7 +57,7 @@ pub fn random_history(seed: u64) -> Scenario {
     let mut now = 1_800_000_000;
     let mut batches = Vec::new();
     for index in 0..batch_count {
-        now += *dice.pick(&[0, 10, 50, 100, 101, 150]);
+        now += *dice.pick(&[0, 10, 50, 100, 101, 150, -120]);
         let mut batch = events.batch(index);
         batch.at = table.spec.tombstone_retention_s.is_some().then_some(now);
         batches.push(batch);
@@ -99,6 +100,8 @@ struct EventMaker<'a> {
     /// Keys and sequences that an upsert has, where ties would show arrival.
     taken: BTreeSet<(usize, usize)>,
     past: Vec<JsonRow>,
+    /// Append tables: earlier batches with the columns that they carried.
+    sent: Vec<(Batch, Vec<String>)>,
     needs_unique: bool,
     drifts: bool,
     /// Whether the column that comes by schema evolution has come.
@@ -107,9 +110,22 @@ struct EventMaker<'a> {
     batch_count: usize,
 }
 
+/// How many of a hundred events are deletes; few where each refuses its batch.
+fn delete_percent(dice: &Dice, table: &Table) -> usize {
+    let percent = *dice.pick(&[10, 30, 50]);
+    if table.spec.append && !table.spec.quarantines() {
+        2
+    } else {
+        percent
+    }
+}
+
 impl EventMaker<'_> {
     fn batch(&mut self, index: usize) -> Batch {
         let dice = self.dice;
+        if !self.sent.is_empty() && dice.percent(35) {
+            return self.again(index);
+        }
         let mut format = match dice.below(100) {
             0..=54 => FileFormat::Jsonl,
             55..=74 if self.table.is_csv_able() => FileFormat::Csv,
@@ -162,6 +178,20 @@ impl EventMaker<'_> {
             batch.events.extend(dice.some_of(&self.past, 40));
         }
         self.past.extend(batch.events.iter().cloned());
+        if self.table.spec.append {
+            self.sent.push((batch.clone(), carried));
+        }
+        batch
+    }
+
+    /// An earlier batch once more, perhaps grown at its end: its records stand where they stood (R-K7).
+    fn again(&mut self, index: usize) -> Batch {
+        let (mut batch, carried) = self.dice.pick(&self.sent).clone();
+        for _ in 0..self.dice.below(4) {
+            batch
+                .events
+                .extend(self.event(index, &carried, batch.format, false));
+        }
         batch
     }
 
@@ -311,7 +341,7 @@ impl EventMaker<'_> {
                     event.insert(name.clone(), Json::Null);
                 }
             }
-            1 => {
+            1 if !self.table.spec.append => {
                 let key = self.dice.pick(&self.table.spec.keys);
                 event.insert(key.clone(), Json::Null);
             }
@@ -335,7 +365,9 @@ impl EventMaker<'_> {
         let names: BTreeMap<&String, usize> =
             self.table.spec.source_columns.iter().zip(0..).collect();
         event.retain(|name, _| {
-            let steers = name.starts_with(['k', 's', 'c']);
+            // Without it a delete is one more upsert at its sequence, so the tie that is left open.
+            let needs_op = self.needs_unique && name == "op";
+            let steers = needs_op || name.starts_with(['k', 's', 'c']);
             let may_lack = !steers && (keeps || names[name] < declared);
             !(may_lack && self.dice.percent(chance))
         });

@@ -52,6 +52,7 @@ pub(super) fn random_table(dice: &Dice, batches: usize) -> Table {
         0..=9 => spec.scd = 0,
         10..=19 => spec.insert_only = true,
         20..=44 => spec.soft_delete = true,
+        45..=53 => spec.append = true,
         _ => {}
     }
     let keys = add_keys(dice, &mut spec);
@@ -62,8 +63,11 @@ pub(super) fn random_table(dice: &Dice, batches: usize) -> Table {
         add_operations(dice, &mut spec);
     }
     let keeps_absent = add_partial_mode(dice, &mut spec, &payload);
-    let row_mode =
-        spec.ignore_null_updates.is_off() && spec.columns_to_update.is_none() && !keeps_absent;
+    // No event of an append table ties with another, so that sparse ones may come as they like.
+    let row_mode = spec.ignore_null_updates.is_off()
+        && spec.columns_to_update.is_none()
+        && !keeps_absent
+        && !spec.append;
     let count = if row_mode {
         4 + dice.below(20)
     } else {
@@ -73,6 +77,10 @@ pub(super) fn random_table(dice: &Dice, batches: usize) -> Table {
         sequences.remove(dice.below(sequences.len()));
     }
     add_column_selection(dice, &mut spec, &payload);
+    if spec.append {
+        // What would be the key are columns like any other.
+        spec.keys.clear();
+    }
     let evolves = payload.iter().any(|column| column.since > 0);
     add_policies(dice, &mut spec, evolves);
     let mut table = Table {
@@ -116,7 +124,7 @@ fn add_keys(dice: &Dice, spec: &mut ScenarioSpec) -> Vec<Vec<Json>> {
 }
 
 fn add_sequence(dice: &Dice, spec: &mut ScenarioSpec) -> Vec<Vec<Json>> {
-    if spec.insert_only && dice.percent(40) {
+    if (spec.insert_only || spec.append) && dice.percent(40) {
         return vec![Vec::new()];
     }
     let is_struct = dice.percent(25);
@@ -200,7 +208,7 @@ fn add_operations(dice: &Dice, spec: &mut ScenarioSpec) {
     } else {
         condition(None, Some(vec![json!("D"), json!("d'")]))
     };
-    if spec.scd == 1 && dice.percent(35) {
+    if spec.scd == 1 && !spec.append && dice.percent(35) {
         spec.truncate_when = condition(Some(json!("T")), None);
     }
 }
@@ -215,6 +223,9 @@ fn add_partial_mode(dice: &Dice, spec: &mut ScenarioSpec, payload: &[PayloadColu
         .filter(|c| c.since == 0)
         .map(|c| c.name.clone())
         .collect();
+    if spec.append {
+        return dice.percent(25);
+    }
     match dice.below(100) {
         0..=29 => {
             let some = dice.some_of(&names, 50);
@@ -267,7 +278,7 @@ fn add_policies(dice: &Dice, spec: &mut ScenarioSpec, evolves: bool) {
     if dice.percent(30) {
         spec.on_invalid = Some("quarantine".into());
     }
-    let deletes = spec.delete_when.is_some() && spec.scd == 1;
+    let deletes = spec.delete_when.is_some() && spec.scd == 1 && !spec.append;
     // How truncates and purged tombstones meet is left open by the rules.
     if deletes && !evolves && spec.truncate_when.is_none() && dice.percent(30) {
         spec.tombstone_retention_s = Some(100);

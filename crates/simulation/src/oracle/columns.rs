@@ -52,15 +52,7 @@ pub(crate) struct Columns {
 impl Columns {
     /// Resolves a spec.
     pub(crate) fn new(spec: &ScenarioSpec) -> Result<Self, Code> {
-        if spec.keys.is_empty() {
-            return Err(Code::EmptyKeys);
-        }
-        if spec.columns.is_some() && spec.except.is_some() {
-            return Err(Code::ColumnsAndExcept);
-        }
-        if spec.truncate_when.is_some() && spec.scd != 1 {
-            return Err(Code::TruncateRequiresScd1);
-        }
+        check(spec)?;
         let source = source_columns(spec)?;
         let find = |name: &String| {
             source
@@ -79,7 +71,7 @@ impl Columns {
             return Err(Code::KeyNotInColumns);
         }
         let sequence_names = spec.sequence_by.as_ref().map_or(&[][..], OneOrMany::names);
-        if sequence_names.is_empty() && !spec.insert_only {
+        if sequence_names.is_empty() && !spec.insert_only && !spec.append {
             return Err(Code::MissingSequenceBy);
         }
         let sequence = sequence_names
@@ -148,6 +140,24 @@ impl Columns {
         }
         self.sequence.first().map_or(DataType::Int64, member)
     }
+}
+
+/// What a spec may not say, whatever its columns are.
+fn check(spec: &ScenarioSpec) -> Result<(), Code> {
+    let changes_rows = spec.truncate_when.is_some() || spec.soft_delete || spec.scd != 1;
+    if spec.append && (changes_rows || !spec.keys.is_empty()) {
+        return Err(Code::InvalidSpec);
+    }
+    if spec.keys.is_empty() && !spec.append {
+        return Err(Code::EmptyKeys);
+    }
+    if spec.columns.is_some() && spec.except.is_some() {
+        return Err(Code::ColumnsAndExcept);
+    }
+    if spec.truncate_when.is_some() && spec.scd != 1 {
+        return Err(Code::TruncateRequiresScd1);
+    }
+    Ok(())
 }
 
 fn source_columns(spec: &ScenarioSpec) -> Result<Vec<SourceColumn>, Code> {

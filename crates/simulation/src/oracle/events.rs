@@ -34,14 +34,18 @@ pub(crate) struct Reading {
     /// `absent_fields: keep`.
     pub(crate) keep_absent: bool,
     pub(crate) insert_only: bool,
+    pub(crate) append: bool,
 }
+
+/// The name of the file that an event stands in, and the number of its record.
+pub(crate) type Place = (String, usize);
 
 /// An event as it was read, before leaves are told apart.
 #[derive(Clone, Debug)]
 pub struct Decoded {
     /// What it does.
     pub kind: Kind,
-    /// The key, in key order.
+    /// The key, in key order; in an append table the event's place and all that it says there (R-K7).
     pub key: Vec<Value>,
     /// The sequence; NULL where the table has none.
     pub sequence: Value,
@@ -50,7 +54,12 @@ pub struct Decoded {
 }
 
 /// Reads one event.
-pub(crate) fn decode(columns: &Columns, row: &JsonRow, reading: Reading) -> Result<Decoded, Code> {
+pub(crate) fn decode(
+    columns: &Columns,
+    row: &JsonRow,
+    place: Place,
+    reading: Reading,
+) -> Result<Decoded, Code> {
     let mut cells = Vec::with_capacity(columns.source.len());
     for column in &columns.source {
         cells.push(match row.get(&column.name) {
@@ -79,11 +88,24 @@ pub(crate) fn decode(columns: &Columns, row: &JsonRow, reading: Reading) -> Resu
     } else {
         Kind::Upsert
     };
+    if reading.append && kind == Kind::Delete {
+        return Err(Code::AppendOnly);
+    }
     let sequence = sequence(columns, &cell);
     if !columns.sequence.is_empty() && sequence.is_all_null() {
         return Err(Code::NullSequence);
     }
-    let key: Vec<Value> = columns.keys.iter().map(|p| cell(*p)).collect();
+    let key: Vec<Value> = if reading.append {
+        let said = (0..cells.len()).map(cell).collect();
+        let number = i128::try_from(place.1).unwrap_or(i128::MAX);
+        vec![
+            Value::Text(place.0),
+            Value::Integer(number),
+            Value::Struct(said),
+        ]
+    } else {
+        columns.keys.iter().map(|p| cell(*p)).collect()
+    };
     if kind != Kind::Truncate && key.iter().any(Value::is_null) {
         return Err(Code::NullKey);
     }

@@ -6,7 +6,7 @@
 //! - `fold`: the state of one key.
 //!
 //! Written from the rules alone and kept slow and plain: it shares no merge code with the product.
-//! Covers SCD 0 and 1, soft delete, insert-only; not R-K6, snapshots and SCD 2.
+//! Covers SCD 0 and 1, soft delete, insert-only, append of flat files; not R-K6, snapshots and SCD 2.
 
 mod columns;
 mod events;
@@ -90,6 +90,7 @@ pub struct Oracle {
     columns: Columns,
     folding: Folding,
     insert_only: bool,
+    append: bool,
     quarantines: bool,
     keep_absent: bool,
     retention_s: Option<i64>,
@@ -98,6 +99,8 @@ pub struct Oracle {
     truncates: BTreeSet<Value>,
     horizon: Option<Value>,
     watermark: Option<Value>,
+    /// The latest time of a batch, seconds.
+    now: i64,
     visible: BTreeMap<Row, Row>,
     /// Places where the rules leave the outcome of the last batch open.
     unsettled: Vec<&'static str>,
@@ -121,6 +124,7 @@ impl Oracle {
                 first: spec.scd == 0,
             },
             insert_only: spec.insert_only,
+            append: spec.append,
             quarantines: spec.quarantines(),
             keep_absent,
             retention_s: spec
@@ -131,6 +135,7 @@ impl Oracle {
             truncates: BTreeSet::new(),
             horizon: None,
             watermark: None,
+            now: i64::MIN,
             visible: BTreeMap::new(),
             unsettled: Vec::new(),
         })
@@ -147,7 +152,9 @@ impl Oracle {
             ..Outcome::default()
         };
         let valid = self.read_events(batch, &mut outcome)?;
-        let now = batch.at.unwrap_or(0);
+        // A clock that is set back does not make the table younger.
+        let now = self.now.max(batch.at.unwrap_or(0));
+        self.now = now;
         self.purge(now);
         let accepted = self.refuse_late(valid, &mut outcome);
         for event in accepted
@@ -156,7 +163,7 @@ impl Oracle {
         {
             self.watermark = self.watermark.take().max(Some(event.sequence.clone()));
         }
-        if self.insert_only {
+        if self.insert_only || self.append {
             self.insert(accepted);
         } else {
             self.remember(accepted, now);
@@ -175,11 +182,15 @@ impl Oracle {
             format: batch.format,
             keep_absent: self.keep_absent,
             insert_only: self.insert_only,
+            append: self.append,
         };
-        batch
-            .events
-            .iter()
-            .map(|row| events::decode(&self.columns, row, reading))
+        let place = |event| {
+            let (part, record) = batch.place_of(event);
+            (batch.file_name(part), record)
+        };
+        let events = batch.events.iter().enumerate();
+        events
+            .map(|(event, row)| events::decode(&self.columns, row, place(event), reading))
             .collect()
     }
 
@@ -251,7 +262,8 @@ impl Oracle {
         accepted
     }
 
-    /// Stored keys are never touched; in one batch the lowest sequence, then payload, wins (R-I1).
+    /// Stored keys are never touched; in one batch the lowest sequence, then payload, wins (R-I1). With
+    /// places for keys that is an append (R-K7).
     fn insert(&mut self, events: Vec<Event>) {
         let mut first: BTreeMap<Row, Event> = BTreeMap::new();
         for event in events {
