@@ -64,9 +64,9 @@ impl Leadership {
     /// `NOT_LEADER` when nothing was done, with the leader where it is known; `OUTCOME_UNKNOWN` when nobody
     /// can tell; what the disk said when this member has failed.
     pub(crate) async fn propose(&self, entry: Entry) -> Result<Applied, Refused> {
-        let written = match Types::timeout(self.timeout, self.raft.client_write(entry)).await {
-            Ok(written) => written,
-            Err(_) => return Err(unknown("no quorum answered in time").into()),
+        let write = self.raft.client_write(entry);
+        let Ok(written) = Types::timeout(self.timeout, write).await else {
+            return Err(unknown("no quorum answered in time").into());
         };
         match written {
             Ok(response) => Ok(Applied {

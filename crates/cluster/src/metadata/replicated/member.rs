@@ -237,9 +237,8 @@ impl Member {
     async fn forward(&self, leader: (NodeId, Peer), entry: &Entry) -> Result<Option<Applied>> {
         let request = Request::Propose(to_bytes("an entry", entry)?);
         let call = self.links.call(leader.0, &leader.1, request);
-        let answer = match Types::timeout(self.timeout, call).await {
-            Ok(answer) => answer,
-            Err(_) => return Err(no_answer("the leader did not answer in time")),
+        let Ok(answer) = Types::timeout(self.timeout, call).await else {
+            return Err(no_answer("the leader did not answer in time"));
         };
         match answer {
             Ok(Response::Applied { index, outcome }) => Ok(Some(Applied {

@@ -132,7 +132,7 @@ impl Plan {
                 Write::Append { last, .. } => marks.append(*last),
                 Write::Truncate { last } => marks.truncate(*last),
                 Write::Purge { upto } => marks.purge(*upto),
-                Write::Vote(vote) => marks.vote = Some(vote.clone()),
+                Write::Vote(vote) => marks.vote = Some(*vote),
                 Write::Committed(committed) => marks.committed = *committed,
                 Write::State(state) => {
                     let floor = newest.map_or(disk.applied, |newest: &AppliedState| newest.applied);

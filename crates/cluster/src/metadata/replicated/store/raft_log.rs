@@ -191,7 +191,7 @@ impl RaftLogReader<Types> for RaftLog {
     }
 
     async fn read_vote(&mut self) -> io::Result<Option<Vote>> {
-        Ok(self.view().marks.vote.clone())
+        Ok(self.view().marks.vote)
     }
 
     async fn limited_get_log_entries(&mut self, from: u64, to: u64) -> io::Result<Vec<RaftEntry>> {
@@ -215,9 +215,9 @@ impl RaftLogStorage<Types> for RaftLog {
     }
 
     async fn save_vote(&mut self, vote: &Vote) -> io::Result<()> {
-        self.writer.write(Write::Vote(vote.clone())).await?;
+        self.writer.write(Write::Vote(*vote)).await?;
         // Readers see a vote only once it is durable.
-        self.view().marks.vote = Some(vote.clone());
+        self.view().marks.vote = Some(*vote);
         Ok(())
     }
 
