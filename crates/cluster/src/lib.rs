@@ -9,6 +9,7 @@
 pub mod catalog;
 pub mod consensus;
 pub mod coordinator;
+pub mod heads;
 pub mod metadata;
 pub mod workers;
 

@@ -58,6 +58,7 @@ impl Embedded {
         };
         let result = self.coordinator.submit(&request).await?;
         if !options.dry_run {
+            self.note_heads();
             self.checkpoint_if_due(table).await;
         }
         Ok(result)

@@ -67,12 +67,14 @@ pub(crate) async fn run(context: &Context, noun: Noun) -> Result<()> {
     let reader = context.reader()?;
     match noun {
         Noun::List(arguments) => {
+            reader.check(&arguments.table).await?;
             let mut results = tidegate_query::batches(&reader.log(&arguments.table)?).await?;
             results.truncate(arguments.limit.unwrap_or(usize::MAX));
             let lines = results.iter().map(line).collect::<Vec<_>>();
             render::objects(context, &lines, &LIST_COLUMNS)
         }
         Noun::Show(arguments) => {
+            reader.check(&arguments.table).await?;
             let results = tidegate_query::batches(&reader.log(&arguments.table)?).await?;
             match results
                 .iter()

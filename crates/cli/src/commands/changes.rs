@@ -65,7 +65,9 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<()> {
     if arguments.stream {
         return stream(context, &arguments, bounds).await;
     }
-    let log = context.reader()?.log(table)?;
+    let reader = context.reader()?;
+    reader.check(table).await?;
+    let log = reader.log(table)?;
     let rows = tidegate_query::changes(&log, &bounds)
         .await
         .map_err(|e| named(table, e))?;
@@ -78,6 +80,7 @@ async fn stream(context: &Context, arguments: &Arguments, bounds: FeedBounds) ->
         return Err(Error::new(Code::InvalidRange, "--to: a stream has no end"));
     }
     let reader = context.reader()?;
+    reader.check(table).await?;
     let log = reader.log(table)?;
     let position = match &arguments.position {
         Some(name) => {
