@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -10,11 +10,12 @@ use tempfile::TempDir;
 use crate::harness::{Answer, EventFile, FeedRequest, Harness, Refusal};
 use crate::workspace;
 
-/// The binary on a directory that is removed with it.
+/// The binary on a directory that is removed with it, or against a node.
 #[derive(Debug)]
 pub struct Binary {
     scratch: TempDir,
     local: PathBuf,
+    endpoint: Option<String>,
     clock: Cell<Option<i64>>,
 }
 
@@ -30,7 +31,19 @@ impl Binary {
         Ok(Self {
             scratch,
             local,
+            endpoint: None,
             clock: Cell::new(None),
+        })
+    }
+
+    /// The binary against a node.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn against(endpoint: &str) -> anyhow::Result<Self> {
+        Ok(Self {
+            endpoint: Some(endpoint.to_owned()),
+            ..Self::new()?
         })
     }
 
@@ -56,22 +69,38 @@ impl Binary {
     /// # Errors
     /// The refusal that it prints.
     pub fn run(&self, arguments: &[&str]) -> Answer<Vec<u8>> {
-        let binary = workspace::binary().map_err(Refusal::outside)?;
-        let mut command = Command::new(binary);
-        command
-            .arg("--local")
-            .arg(&self.local)
-            .args(arguments)
-            .env_remove("TIDEGATE_ENDPOINT");
-        match self.clock.get() {
-            Some(seconds) => command.env("TIDEGATE_CLOCK", seconds.to_string()),
-            None => command.env_remove("TIDEGATE_CLOCK"),
-        };
-        let output = command.output().map_err(Refusal::outside)?;
+        let output = self.output(arguments)?;
         if output.status.success() {
             return Ok(output.stdout);
         }
         Err(refusal(&String::from_utf8_lossy(&output.stderr)))
+    }
+
+    /// Runs one command and returns what it prints, and its exit code.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn output(&self, arguments: &[&str]) -> Answer<Output> {
+        let mut command = self.command().map_err(Refusal::outside)?;
+        command.args(arguments).output().map_err(Refusal::outside)
+    }
+
+    /// The binary with its directory or node, without a command.
+    ///
+    /// # Errors
+    /// When the binary does not build.
+    pub fn command(&self) -> anyhow::Result<Command> {
+        let mut command = Command::new(workspace::binary()?);
+        command.arg("--local").arg(&self.local);
+        match &self.endpoint {
+            Some(endpoint) => command.env("TIDEGATE_ENDPOINT", endpoint),
+            None => command.env_remove("TIDEGATE_ENDPOINT"),
+        };
+        match self.clock.get() {
+            Some(seconds) => command.env("TIDEGATE_CLOCK", seconds.to_string()),
+            None => command.env_remove("TIDEGATE_CLOCK"),
+        };
+        Ok(command)
     }
 
     fn run_lines(&self, arguments: &[&str]) -> Answer<Vec<Value>> {

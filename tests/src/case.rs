@@ -78,6 +78,13 @@ impl Case {
             .is_some_and(|error| !error.is_null())
     }
 
+    /// Whether a batch of the case says what time it is.
+    #[must_use]
+    pub fn sets_the_clock(&self) -> bool {
+        let at = |batch: &Value| batch.get("at").is_some_and(|at| !at.is_null());
+        self.batches.iter().any(at)
+    }
+
     fn table(&self) -> String {
         self.id.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
     }

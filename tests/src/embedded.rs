@@ -26,9 +26,23 @@ pub struct InProcess {
 
 /// A clock that a test sets; unset it is the machine's.
 #[derive(Debug)]
-struct SetClock(AtomicI64);
+pub(crate) struct SetClock(AtomicI64);
 
 const UNSET: i64 = i64::MIN;
+
+impl Default for SetClock {
+    fn default() -> Self {
+        Self(AtomicI64::new(UNSET))
+    }
+}
+
+impl SetClock {
+    /// Sets it to unix seconds; None is the machine's.
+    pub(crate) fn set(&self, seconds: Option<i64>) {
+        let ms = seconds.map_or(UNSET, |seconds| seconds * 1_000);
+        self.0.store(ms, Ordering::Relaxed);
+    }
+}
 
 impl Clock for SetClock {
     fn now_ms(&self) -> i64 {
@@ -67,7 +81,7 @@ impl InProcess {
     /// As [`Self::new`].
     pub fn with_memory(memory_bytes: u64) -> anyhow::Result<Self> {
         let scratch = tempfile::tempdir()?;
-        let clock = Arc::new(SetClock(AtomicI64::new(UNSET)));
+        let clock = Arc::new(SetClock::default());
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -208,9 +222,6 @@ impl Harness for InProcess {
     }
 
     fn set_clock(&self, seconds: Option<i64>) {
-        self.clock.0.store(
-            seconds.map_or(UNSET, |seconds| seconds * 1_000),
-            Ordering::Relaxed,
-        );
+        self.clock.set(seconds);
     }
 }

@@ -4,7 +4,7 @@
 //! - [`workspace`]: where things lie: the repository, the binary, the Python with the other readers.
 //! - [`rust_source`]: just enough of Rust's syntax to check the style of the sources.
 //! - [`harness`]: what a test asks of Tidegate; [`binary`] answers it by the command line, [`embedded`] in
-//!   this process.
+//!   this process, [`served`] by the command line against a node.
 //! - [`case`]: the scenario cases of `tests/cases`.
 //! - [`value`]: JSON values in a canonical, typed form, so that rows compare as bags.
 //! - [`readers`]: other readers of Delta tables against Tidegate; [`kernel`] is one of them.
@@ -22,5 +22,6 @@ pub mod kernel;
 pub mod postgres;
 pub mod readers;
 pub mod rust_source;
+pub mod served;
 pub mod value;
 pub mod workspace;

@@ -8,6 +8,7 @@
 //! - [`position`]: what tells the rows of tables without keys apart.
 //! - [`outcome`]: ids, versions, counters and the result of a batch.
 //! - [`clock`]: time and randomness, which always come from outside.
+//! - [`yaml`]: reading what users write.
 //!
 //! Nothing here does I/O. Sources: the rules R-… are those of the project's semantics, quoted by id.
 
@@ -24,6 +25,7 @@ pub mod source;
 pub mod spec;
 pub mod text;
 pub mod types;
+pub mod yaml;
 
 pub use clock::{Clock, Random};
 pub use error::{Code, Error, Kind, Result};

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tidegate_query::output::OutputFormat;
+use tidegate_server::config::Bytes;
 
-use crate::commands::{apply, batch, changes, completions, config, demo, read, rejects, table};
-use crate::size::parse_size;
+use crate::commands::{
+    apply, batch, changes, cluster, completions, config, demo, read, rejects, serve, table,
+};
 
 /// Keeps lakehouse tables equal to their sources by applying change events.
 #[derive(Debug, Parser)]
@@ -37,7 +39,7 @@ pub(crate) struct GlobalOptions {
         help_heading = "Global options"
     )]
     pub(crate) local: Option<PathBuf>,
-    /// Cluster to talk to, http://HOST:PORT (not in this build).
+    /// Any node of a cluster to talk to, http://HOST:PORT, instead of a local directory.
     #[arg(
         long,
         global = true,
@@ -46,6 +48,36 @@ pub(crate) struct GlobalOptions {
         help_heading = "Global options"
     )]
     pub(crate) endpoint: Option<String>,
+    /// Authority that the certificates of https nodes come from, a PEM file.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "TIDEGATE_AUTHORITY",
+        hide_short_help = true,
+        help_heading = "Global options"
+    )]
+    pub(crate) authority: Option<PathBuf>,
+    /// Certificate to show to https nodes, a PEM file.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "TIDEGATE_CLIENT_CERTIFICATE",
+        hide_short_help = true,
+        help_heading = "Global options"
+    )]
+    pub(crate) client_certificate: Option<PathBuf>,
+    /// Key of that certificate, a PEM file.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "TIDEGATE_CLIENT_KEY",
+        hide_short_help = true,
+        help_heading = "Global options"
+    )]
+    pub(crate) client_key: Option<PathBuf>,
     /// Form of the output.
     #[arg(short, long, global = true, value_enum, default_value_t = Form::Table, help_heading = "Global options")]
     pub(crate) output: Form,
@@ -59,13 +91,17 @@ pub(crate) struct GlobalOptions {
         global = true,
         value_name = "SIZE",
         env = "TIDEGATE_MEMORY",
-        value_parser = parse_size,
+        value_parser = bytes,
         help_heading = "Global options"
     )]
-    pub(crate) memory: Option<u64>,
+    pub(crate) memory: Option<Bytes>,
     /// Wait while another process holds the directory, instead of failing.
     #[arg(long, global = true, help_heading = "Global options")]
     pub(crate) wait_lock: bool,
+}
+
+fn bytes(text: &str) -> Result<Bytes, String> {
+    Bytes::parse(text).ok_or_else(|| "is no size such as 512MiB".to_owned())
 }
 
 /// Forms of output, as words.
@@ -111,9 +147,14 @@ pub(crate) enum Command {
     Changes(changes::Arguments),
     /// Print quarantined events with reason and position.
     Rejects(rejects::Arguments),
-    /// Look at the batches that were applied.
+    /// Look at batches, wait for them, cancel them.
     #[command(subcommand)]
     Batch(batch::Noun),
+    /// Run a node that serves its tables to others.
+    Serve(serve::Arguments),
+    /// Look at the nodes of a cluster and change them.
+    #[command(subcommand)]
+    Cluster(cluster::Noun),
     /// Show the configuration in effect.
     #[command(subcommand)]
     Config(config::Noun),
@@ -138,6 +179,7 @@ impl Command {
         match self {
             Self::Table(table::Noun::Create(_) | table::Noun::Alter(_))
             | Self::Config(_)
+            | Self::Serve(_)
             | Self::Later(_) => Role::Definition,
             _ => Role::Data,
         }
@@ -204,6 +246,7 @@ mod tests {
             Role::Definition
         );
         assert_eq!(role(&["apply", "t", "a"]), Role::Data);
+        assert_eq!(role(&["cluster", "status"]), Role::Data);
         assert_eq!(role(&["serve", "--config", "x"]), Role::Definition);
     }
 }

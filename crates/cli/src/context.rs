@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tidegate_change::clock::{FixedClock, SystemClock, SystemRandom};
 use tidegate_change::{Clock, Code, Error, Result};
+use tidegate_client::{Client, ClientOptions, TlsOptions};
 use tidegate_query::output::{Output, OutputFormat};
 use tidegate_server::{Embedded, OpenOptions, Reader};
 
@@ -19,6 +20,8 @@ pub(crate) const CLOCK_VARIABLE: &str = "TIDEGATE_CLOCK";
 /// The options in effect.
 #[derive(Debug)]
 pub(crate) struct Context {
+    /// The cluster that commands talk to, where one is named.
+    client: Option<Client>,
     /// Directory of the local lake.
     pub(crate) local: PathBuf,
     /// Whether the directory was named by the user.
@@ -37,17 +40,8 @@ pub(crate) struct Context {
 
 impl Context {
     pub(crate) fn new(options: &GlobalOptions) -> Result<Self> {
-        if options
-            .endpoint
-            .as_ref()
-            .is_some_and(|endpoint| !endpoint.is_empty())
-        {
-            let message = "--endpoint: this build has no cluster client";
-            return Err(Error::new(Code::Unsupported, message).with_hint(
-                "leave --endpoint and TIDEGATE_ENDPOINT out to work on a local directory",
-            ));
-        }
         Ok(Self {
+            client: client(options)?,
             local: options
                 .local
                 .clone()
@@ -56,9 +50,35 @@ impl Context {
             format: options.output.into(),
             quiet: options.quiet,
             wait_lock: options.wait_lock,
-            memory: options.memory,
+            memory: options.memory.map(|bytes| bytes.0),
             clock: clock(std::env::var(CLOCK_VARIABLE).ok().as_deref())?,
         })
+    }
+
+    /// The cluster that commands talk to; None where they work on the local directory.
+    pub(crate) fn cluster(&self) -> Option<&Client> {
+        self.client.as_ref()
+    }
+
+    /// The cluster, for commands that need one.
+    pub(crate) fn require_cluster(&self, what: &str) -> Result<&Client> {
+        self.client.as_ref().ok_or_else(|| {
+            let message = format!("{what}: needs a cluster");
+            Error::new(Code::InvalidArgument, message)
+                .with_hint("name a node with --endpoint http://HOST:PORT or TIDEGATE_ENDPOINT")
+        })
+    }
+
+    /// Refuses a cluster, for commands that work on the local directory.
+    pub(crate) fn require_local(&self, what: &str) -> Result<()> {
+        match self.client {
+            Some(_) => {
+                let message = format!("{what}: works on a local directory");
+                Err(Error::new(Code::InvalidArgument, message)
+                    .with_hint("leave --endpoint and TIDEGATE_ENDPOINT out"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Opens the directory for reading; no lock is taken.
@@ -68,15 +88,19 @@ impl Context {
 
     /// Opens the directory for writing and takes its lock.
     pub(crate) async fn writer(&self) -> Result<Embedded> {
+        Embedded::open(&self.local, self.open_options()).await
+    }
+
+    /// How a directory is opened for writing.
+    pub(crate) fn open_options(&self) -> OpenOptions {
         let default = OpenOptions::default();
-        let options = OpenOptions {
+        OpenOptions {
             clock: Arc::clone(&self.clock),
             random: Arc::new(SystemRandom),
             wait_lock: self.wait_lock,
             memory_bytes: self.memory.unwrap_or(default.memory_bytes),
             ..default
-        };
-        Embedded::open(&self.local, options).await
+        }
     }
 
     /// Where data goes.
@@ -101,6 +125,21 @@ impl Context {
     pub(crate) fn shows_progress(&self) -> bool {
         !self.quiet && std::io::stderr().is_terminal()
     }
+}
+
+fn client(options: &GlobalOptions) -> Result<Option<Client>> {
+    let Some(endpoint) = options.endpoint.as_deref().filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let options = ClientOptions {
+        tls: TlsOptions {
+            authority: options.authority.clone(),
+            certificate: options.client_certificate.clone(),
+            key: options.client_key.clone(),
+        },
+        ..ClientOptions::new(endpoint)
+    };
+    Ok(Some(Client::new(options)?))
 }
 
 fn clock(fixed: Option<&str>) -> Result<Arc<dyn Clock>> {

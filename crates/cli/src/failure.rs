@@ -78,7 +78,7 @@ fn text_of(error: &Error) -> String {
 
 fn exit_code(error: &Error, role: Role) -> u8 {
     match error.code() {
-        Code::DirectoryHeld => UNAVAILABLE,
+        Code::DirectoryHeld | Code::Unavailable | Code::NotLeader => UNAVAILABLE,
         Code::TimedOut => STILL_RUNNING,
         Code::InvalidArgument
         | Code::InvalidSpec

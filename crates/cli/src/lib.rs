@@ -11,7 +11,6 @@ mod failure;
 mod position;
 mod progress;
 mod render;
-mod size;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -41,12 +40,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn dispatch(context: &Context, command: Command) -> Result<()> {
-    log_to_stderr();
+    log_to_stderr(matches!(command, Command::Serve(_)));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|e| Error::io("the threads of the process", e))?;
-    runtime.block_on(async {
+    let done = runtime.block_on(async {
         match command {
             Command::Demo(arguments) => commands::demo::run(context, &arguments).await,
             Command::Table(noun) => commands::table::run(context, noun).await,
@@ -55,17 +54,24 @@ fn dispatch(context: &Context, command: Command) -> Result<()> {
             Command::Changes(arguments) => commands::changes::run(context, arguments).await,
             Command::Rejects(arguments) => commands::rejects::run(context, &arguments).await,
             Command::Batch(noun) => commands::batch::run(context, noun).await,
-            Command::Config(noun) => commands::config::run(context, &noun),
+            Command::Serve(arguments) => commands::serve::run(context, arguments).await,
+            Command::Cluster(noun) => commands::cluster::run(context, noun).await,
+            Command::Config(noun) => commands::config::run(context, noun),
             Command::Completions(arguments) => commands::completions::run(context, &arguments),
             Command::Later(words) => commands::later(&words),
         }
-    })
+    });
+    // What still runs, a batch that did not end in the drain say, ends with the process.
+    runtime.shutdown_background();
+    done
 }
 
-/// Logs are for the operator who asks for them: `TIDEGATE_LOG=debug`.
-fn log_to_stderr() {
-    let Ok(filter) = std::env::var("TIDEGATE_LOG") else {
-        return;
+/// Logs are for the operator who asks for them: `TIDEGATE_LOG=debug`. A node tells of trouble unasked.
+fn log_to_stderr(is_node: bool) {
+    let filter = match std::env::var("TIDEGATE_LOG") {
+        Ok(filter) => filter,
+        Err(_) if is_node => "warn".to_owned(),
+        Err(_) => return,
     };
     let started = tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::new(filter))

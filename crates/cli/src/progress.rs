@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tidegate_client::v1;
 use tidegate_server::{BatchObserver, BatchPhase, BatchProgress};
 
 use crate::context::Context;
@@ -76,6 +77,13 @@ impl BatchBars {
         }
     }
 
+    /// Shows how far a cluster says that a batch is.
+    pub(crate) fn show(&self, progress: &v1::BatchProgress) {
+        if let Some(bars) = &self.bars {
+            bars.observe(told(progress));
+        }
+    }
+
     /// Leaves the terminal as it was.
     pub(crate) fn finish(self) {
         if let Some(bars) = &self.bars {
@@ -131,9 +139,41 @@ impl BatchObserver for Bars {
     }
 }
 
+/// What a cluster tells, as this process would tell it of a batch of its own.
+fn told(progress: &v1::BatchProgress) -> BatchProgress {
+    BatchProgress {
+        phase: match progress.phase.as_str() {
+            "merge" => BatchPhase::Merging,
+            "commit" => BatchPhase::Committing,
+            _ => BatchPhase::Reading,
+        },
+        events_read: progress.events_read_count,
+        bytes_read: progress.source_bytes_read,
+        bytes_total: Some(progress.source_bytes_total).filter(|total| *total > 0),
+        buckets_merged: progress.buckets_merged_count,
+        buckets_total: progress.buckets_total,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_cluster_tells_is_shown_like_what_happens_here() {
+        let progress = v1::BatchProgress {
+            phase: "merge".into(),
+            events_read_count: 7,
+            source_bytes_read: 10,
+            source_bytes_total: 0,
+            buckets_merged_count: 1,
+            buckets_total: 4,
+        };
+        let shown = told(&progress);
+        assert_eq!(shown.phase, BatchPhase::Merging);
+        assert_eq!((shown.events_read, shown.bytes_total), (7, None));
+        assert_eq!((shown.buckets_merged, shown.buckets_total), (1, 4));
+    }
 
     #[test]
     fn the_bar_follows_the_phases() {

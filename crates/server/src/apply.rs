@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidegate_apply::BatchObserver;
-use tidegate_change::{BatchId, BatchResult, Code, Digest, Error, Result};
-use tidegate_cluster::BatchRequest;
-use tidegate_cluster::metadata::{BatchKey, TableId};
+use tidegate_change::{BatchId, BatchResult, Code, Digest, Error, Result, TableVersion};
+use tidegate_cluster::metadata::{BatchKey, OffsetRange, TableId};
+use tidegate_cluster::{BatchRequest, Cancellation};
 use tidegate_decode::FileFormat;
 
 use crate::checkpoint;
@@ -28,6 +28,43 @@ pub struct ApplyOptions {
     pub observer: Option<Arc<dyn BatchObserver>>,
 }
 
+/// A batch whose files and content are known.
+#[derive(Debug)]
+pub(crate) struct Submission {
+    pub(crate) table: String,
+    pub(crate) sources: SourceSet,
+    /// Digest of what the submitter sent.
+    pub(crate) input_digest: Digest,
+    /// Offsets that the submitter sends; they are checked.
+    pub(crate) offsets: BTreeMap<String, OffsetRange>,
+    /// Next offsets of records that became sources.
+    pub(crate) found_offsets: BTreeMap<String, i64>,
+    pub(crate) options: ApplyOptions,
+}
+
+impl Submission {
+    /// A batch of files.
+    pub(crate) fn of_files(table: &str, sources: SourceSet, options: ApplyOptions) -> Result<Self> {
+        Ok(Self {
+            table: table.to_owned(),
+            input_digest: sources.digest()?,
+            sources,
+            offsets: BTreeMap::new(),
+            found_offsets: BTreeMap::new(),
+            options,
+        })
+    }
+}
+
+/// A batch with its id, ready to be run.
+#[derive(Debug)]
+pub(crate) struct IdentifiedBatch {
+    pub(crate) table_id: TableId,
+    pub(crate) request: BatchRequest,
+    /// Holds what was spooled until the batch is done.
+    _sources: SourceSet,
+}
+
 impl Embedded {
     /// Applies the sources to a table as one batch, once.
     ///
@@ -39,27 +76,61 @@ impl Embedded {
         sources: &[SourceArgument],
         options: &ApplyOptions,
     ) -> Result<BatchResult> {
-        let (id, _) = self.coordinator.table_named(table).await?;
+        // A table that is not there is told before its sources are read.
+        self.coordinator.table_named(table).await?;
         let set = SourceSet::collect(sources, options.format, &self.spool())?;
-        let input_digest = set.digest()?;
-        let batch_id = self.batch_id(&id, input_digest, options)?;
+        let submission = Submission::of_files(table, set, options.clone())?;
+        self.run(&self.identify(submission).await?).await
+    }
+
+    /// The newest version of a table.
+    ///
+    /// # Errors
+    /// `TABLE_NOT_FOUND`.
+    pub async fn newest_version(&self, table: &str) -> Result<Option<TableVersion>> {
+        let (_, state) = self.coordinator.table_named(table).await?;
+        Ok(state.head)
+    }
+
+    /// Gives a batch its id.
+    ///
+    /// # Errors
+    /// `TABLE_NOT_FOUND`, or what is wrong with the options.
+    pub(crate) async fn identify(&self, submission: Submission) -> Result<IdentifiedBatch> {
+        let (table_id, _) = self.coordinator.table_named(&submission.table).await?;
+        let input_digest = submission.input_digest;
         let request = BatchRequest {
-            table: table.to_owned(),
             key: BatchKey {
-                id: batch_id,
+                id: self.batch_id(&table_id, input_digest, &submission.options)?,
                 input_digest,
                 sequence: None,
                 logical_time_ms: None,
             },
-            sources: set.files.clone(),
-            offsets: BTreeMap::new(),
-            dry_run: options.dry_run,
-            observer: options.observer.clone(),
+            table: submission.table,
+            sources: submission.sources.files.clone(),
+            offsets: submission.offsets,
+            found_offsets: submission.found_offsets,
+            dry_run: submission.options.dry_run,
+            observer: submission.options.observer,
+            cancellation: Cancellation::default(),
         };
-        let result = self.coordinator.submit(&request).await?;
-        if !options.dry_run {
+        Ok(IdentifiedBatch {
+            table_id,
+            request,
+            _sources: submission.sources,
+        })
+    }
+
+    /// Runs a batch, or returns the answer that the table holds.
+    ///
+    /// # Errors
+    /// As [`Self::apply`].
+    pub(crate) async fn run(&self, batch: &IdentifiedBatch) -> Result<BatchResult> {
+        let request = &batch.request;
+        let result = self.coordinator.submit(request).await?;
+        if !request.dry_run {
             self.note_heads();
-            self.checkpoint_if_due(table).await;
+            self.checkpoint_if_due(&request.table).await;
         }
         Ok(result)
     }

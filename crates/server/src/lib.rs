@@ -1,31 +1,46 @@
-//! Tidegate in one process on a local directory: the same coordinator and log as a cluster's, with one member.
+//! The processes of Tidegate: a directory held by one process, and a node that serves it to others.
 //!
 //! - [`Embedded`]: the writer; holds the directory while it lives.
 //! - [`Reader`]: finds tables by the catalog file, takes no lock.
 //! - [`SourceArgument`], [`ApplyOptions`]: what a batch is made of.
+//! - [`Node`]: the same behind gRPC and Arrow Flight; [`config`] sets it up.
+//!
+//! Embedded mode and a node are the same coordinator and log. Inside a node, `services` and `flight` take
+//! calls, `batches` runs what they bring, `reads` opens what they ask for.
 //!
 //! Layout of a directory: `lake/` the tables, `raft/` log, lock and catalog, `spool/` input that came by
 //! stream, `spill/` what the memory of batches does not hold; both are empty between batches.
 
+mod addresses;
 mod apply;
+mod batches;
 mod checkpoint;
+pub mod config;
 mod description;
 mod embedded;
+mod flight;
 mod glob;
 mod lake;
 mod memory;
+mod node;
 mod reader;
+mod reads;
+mod services;
 mod source;
+mod spool;
+mod threads;
 
 #[cfg(test)]
 mod tests;
 
 pub use apply::ApplyOptions;
+pub use config::Config;
 pub use description::{HistoryLine, TableDescription, TableListing};
 pub use embedded::{Embedded, OpenOptions};
 pub use lake::Lake;
+pub use node::Node;
 pub use reader::Reader;
-pub use source::SourceArgument;
+pub use source::{LocalFile, SourceArgument, local_files};
 pub use tidegate_apply::{BatchObserver, BatchPhase, BatchProgress};
 pub use tidegate_change::{Error, Result};
 pub use tidegate_decode::FileFormat;

@@ -53,14 +53,29 @@ impl Reader {
     pub async fn list(&self) -> Result<Vec<TableListing>> {
         let mut listings = Vec::with_capacity(self.tables.len());
         for table in &self.tables {
-            let version = self.log(&table.name)?.latest_version().await?;
-            listings.push(TableListing {
-                name: table.name.clone(),
-                location: self.lake.shown(&table.location),
-                version: version.unwrap_or_default(),
-            });
+            listings.push(self.listing(&table.name).await?);
         }
         Ok(listings)
+    }
+
+    /// A table as lists show it.
+    ///
+    /// # Errors
+    /// `TABLE_NOT_FOUND`, or what the store says.
+    pub async fn listing(&self, name: &str) -> Result<TableListing> {
+        let location = self.lake.shown(&self.table(name)?.location);
+        let version = self.log(name)?.latest_version().await?;
+        Ok(TableListing {
+            name: name.to_owned(),
+            location,
+            version: version.unwrap_or_default(),
+        })
+    }
+
+    /// The names of the tables behind a name, in order; of all without one.
+    pub fn names_after(&self, name: Option<&str>) -> impl Iterator<Item = &str> {
+        let names = self.tables.iter().map(|table| table.name.as_str());
+        names.filter(move |known| name.is_none_or(|name| *known > name))
     }
 
     /// Everything about a table.

@@ -9,6 +9,7 @@ use tidegate_change::{Code, Digest, Error, Result};
 use tidegate_decode::FileFormat;
 
 use crate::glob;
+use crate::spool::SpoolDirectory;
 
 /// Name that standard input has in errors and in `_source_file`.
 const STDIN_NAME: &str = "-";
@@ -38,11 +39,48 @@ impl SourceArgument {
     }
 }
 
-/// The files of a batch, with standard input spooled to a file that goes with this value.
-#[derive(Debug)]
+/// A file that a source names: standard input has no path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalFile {
+    /// Name that errors, rejects and `_source_file` show.
+    pub name: String,
+    /// Where it is.
+    pub path: Option<PathBuf>,
+}
+
+/// The files that the arguments name, in their order; directories in name order.
+///
+/// # Errors
+/// `NOT_FOUND` for a source that names no file, `UNSUPPORTED` for an address, or what the disk says.
+pub fn local_files(arguments: &[SourceArgument]) -> Result<Vec<LocalFile>> {
+    let mut files = Vec::new();
+    for argument in arguments {
+        match argument {
+            SourceArgument::Stdin => files.push(LocalFile {
+                name: STDIN_NAME.to_owned(),
+                path: None,
+            }),
+            SourceArgument::Path(text) => {
+                files.extend(expand(text)?.into_iter().map(|(name, path)| LocalFile {
+                    name,
+                    path: Some(path),
+                }));
+            }
+        }
+    }
+    if files.is_empty() {
+        let message = "the sources hold no file";
+        return Err(Error::new(Code::InvalidArgument, message));
+    }
+    Ok(files)
+}
+
+/// The files of a batch; what was spooled of them goes with this value.
+#[derive(Debug, Default)]
 pub(crate) struct SourceSet {
     pub(crate) files: Vec<SourceFile>,
     spooled: Vec<PathBuf>,
+    _spool: Option<SpoolDirectory>,
 }
 
 impl Drop for SourceSet {
@@ -54,58 +92,51 @@ impl Drop for SourceSet {
 }
 
 impl SourceSet {
+    /// Files that came by stream, with the directory that holds them.
+    pub(crate) fn spooled(files: Vec<SourceFile>, directory: SpoolDirectory) -> Self {
+        Self {
+            files,
+            spooled: Vec::new(),
+            _spool: Some(directory),
+        }
+    }
+
     /// The files that the arguments name, in their order; directories in name order.
     pub(crate) fn collect(
         arguments: &[SourceArgument],
         format: Option<FileFormat>,
         spool: &Path,
     ) -> Result<Self> {
-        let mut set = Self {
-            files: Vec::new(),
-            spooled: Vec::new(),
-        };
-        for argument in arguments {
-            let found = match argument {
-                SourceArgument::Stdin => vec![(STDIN_NAME.to_owned(), set.spool_stdin(spool)?)],
-                SourceArgument::Path(text) => expand(text)?,
+        let mut set = Self::default();
+        for LocalFile { name, path } in local_files(arguments)? {
+            let path = match path {
+                Some(path) => path,
+                None => set.spool_stdin(spool)?,
             };
-            for (name, path) in found {
-                set.files.push(SourceFile {
-                    name,
-                    input: SourceInput::Path(path),
-                    format,
-                });
-            }
-        }
-        if set.files.is_empty() {
-            return Err(Error::new(
-                Code::InvalidArgument,
-                "the sources hold no file",
-            ));
+            set.files.push(SourceFile {
+                name,
+                input: SourceInput::Path(path),
+                format,
+            });
         }
         Ok(set)
     }
 
     /// Digest of names and bytes of all files: what the submitter sent, and nothing of the table.
     pub(crate) fn digest(&self) -> Result<Digest> {
-        let mut hasher = blake3::Hasher::new_derive_key(DIGEST_CONTEXT);
+        let mut digest = InputDigest::default();
         let mut buffer = vec![0; READ_BYTES];
         for file in &self.files {
-            hasher.update(&(file.name.len() as u64).to_le_bytes());
-            hasher.update(file.name.as_bytes());
+            digest.begin(&file.name);
             match &file.input {
-                SourceInput::Bytes(bytes) => {
-                    hasher.update(bytes);
-                    hasher.update(&(bytes.len() as u64).to_le_bytes());
-                }
-                SourceInput::Path(path) => {
-                    let bytes = hash_file(&mut hasher, path, &mut buffer)
-                        .map_err(|e| Error::io(path.display(), e))?;
-                    hasher.update(&bytes.to_le_bytes());
-                }
+                SourceInput::Bytes(bytes) => digest.update(bytes),
+                SourceInput::Path(path) => digest
+                    .update_from(path, &mut buffer)
+                    .map_err(|e| Error::io(path.display(), e))?,
             }
+            digest.end();
         }
-        Ok(Digest(*hasher.finalize().as_bytes()))
+        Ok(digest.finish())
     }
 
     fn spool_stdin(&mut self, spool: &Path) -> Result<PathBuf> {
@@ -122,21 +153,60 @@ impl SourceSet {
     }
 }
 
-fn hash_file(hasher: &mut blake3::Hasher, path: &Path, buffer: &mut [u8]) -> io::Result<u64> {
-    let mut file = File::open(path)?;
-    let mut total = 0;
-    loop {
-        let count = file.read(buffer)?;
-        if count == 0 {
-            return Ok(total);
+/// Digest of files, as their bytes come.
+#[derive(Debug)]
+pub(crate) struct InputDigest {
+    hasher: blake3::Hasher,
+    file_bytes: u64,
+}
+
+impl Default for InputDigest {
+    fn default() -> Self {
+        Self {
+            hasher: blake3::Hasher::new_derive_key(DIGEST_CONTEXT),
+            file_bytes: 0,
         }
-        hasher.update(buffer.get(..count).unwrap_or_default());
-        total += count as u64;
+    }
+}
+
+impl InputDigest {
+    /// Begins a file.
+    pub(crate) fn begin(&mut self, name: &str) {
+        self.hasher.update(&(name.len() as u64).to_le_bytes());
+        self.hasher.update(name.as_bytes());
+        self.file_bytes = 0;
+    }
+
+    /// Adds the next bytes of the file.
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        self.hasher.update(bytes);
+        self.file_bytes += bytes.len() as u64;
+    }
+
+    /// Ends the file.
+    pub(crate) fn end(&mut self) {
+        self.hasher.update(&self.file_bytes.to_le_bytes());
+    }
+
+    /// The digest of all files.
+    pub(crate) fn finish(&self) -> Digest {
+        Digest(*self.hasher.finalize().as_bytes())
+    }
+
+    fn update_from(&mut self, path: &Path, buffer: &mut [u8]) -> io::Result<()> {
+        let mut file = File::open(path)?;
+        loop {
+            let count = file.read(buffer)?;
+            if count == 0 {
+                return Ok(());
+            }
+            self.update(buffer.get(..count).unwrap_or_default());
+        }
     }
 }
 
 /// The files of one argument, with the names that errors and `_source_file` show.
-fn expand(text: &str) -> Result<Vec<(String, PathBuf)>> {
+pub(crate) fn expand(text: &str) -> Result<Vec<(String, PathBuf)>> {
     if let Some((scheme, _)) = text.split_once("://") {
         let message = format!("source {text}: store {scheme} is not configured");
         return Err(Error::new(Code::Unsupported, message));

@@ -1,7 +1,7 @@
-//! Reading and writing specs; an unknown field is refused with the nearest known name.
+//! Reading and writing specs.
 
 use super::TableSpec;
-use crate::{Code, Error, Result};
+use crate::{Code, Error, Result, yaml};
 
 /// Largest spec text, bytes.
 const SPEC_BYTES_MAX: usize = 1 << 20;
@@ -18,7 +18,7 @@ impl TableSpec {
                 "the spec is larger than 1 MiB",
             ));
         }
-        let spec: Self = serde_saphyr::from_str(text).map_err(|error| refused(&error))?;
+        let spec: Self = yaml::read("the spec", Code::InvalidSpec, text)?;
         spec.validate()?;
         Ok(spec)
     }
@@ -40,40 +40,6 @@ impl TableSpec {
         serde_json::from_str(text)
             .map_err(|e| Error::corrupt("the stored spec cannot be read").with_source(e))
     }
-}
-
-fn refused(error: &serde_saphyr::Error) -> Error {
-    let text = error.to_string();
-    let line = text
-        .lines()
-        .next()
-        .unwrap_or(&text)
-        .trim()
-        .trim_start_matches("error: ");
-    // The list of all known names helps nobody; the nearest one does.
-    let (message, known) = line.split_once(", expected").unwrap_or((line, ""));
-    let built = Error::new(
-        Code::InvalidSpec,
-        format!("the spec cannot be read: {message}"),
-    );
-    match suggestion(message, known) {
-        Some(name) => built.with_hint(format!("did you mean {name:?}?")),
-        None => built,
-    }
-}
-
-/// The known name nearest to the unknown one that the message quotes.
-fn suggestion(message: &str, known: &str) -> Option<String> {
-    let unknown = message.split('`').nth(1)?;
-    known
-        .trim_start_matches(" one of")
-        .split([',', ' '])
-        .map(|name| name.trim_matches('`'))
-        .filter(|name| !name.is_empty())
-        .map(|name| (strsim::damerau_levenshtein(unknown, name), name))
-        .filter(|(distance, name)| *distance <= name.len().div_ceil(2))
-        .min()
-        .map(|(_, name)| name.to_owned())
 }
 
 #[cfg(test)]

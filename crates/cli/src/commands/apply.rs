@@ -1,9 +1,15 @@
 //! `tidegate apply`
 
-use clap::Args;
-use tidegate_change::{Code, Error, Result};
-use tidegate_server::{ApplyOptions, FileFormat, SourceArgument};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
+use clap::Args;
+use tidegate_change::{BatchResult, Code, Error, Result};
+use tidegate_client::{Client, SentFile, SentInput, SubmitOptions, result_from, v1};
+use tidegate_server::config::Span;
+use tidegate_server::{ApplyOptions, FileFormat, SourceArgument, local_files};
+
+use super::batch;
 use crate::context::Context;
 use crate::progress::BatchBars;
 use crate::render;
@@ -28,6 +34,12 @@ pub(crate) struct Arguments {
     /// Say what would happen, and change nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Answer as soon as the cluster has taken the batch.
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) no_wait: bool,
+    /// Wait that long for the cluster at most, 30s or 5m; the batch goes on.
+    #[arg(long, value_name = "SPAN", conflicts_with = "no_wait", value_parser = span)]
+    pub(crate) timeout: Option<Duration>,
     /// The sources are a whole snapshot of the table (not in this build).
     #[arg(long)]
     pub(crate) snapshot: bool,
@@ -51,6 +63,12 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<()> {
             "--snapshot: this build does not have it",
         ));
     }
+    if let Some(client) = context.cluster() {
+        return remote(context, client, arguments).await;
+    }
+    if arguments.no_wait || arguments.timeout.is_some() {
+        context.require_cluster("--no-wait and --timeout")?;
+    }
     let sources: Vec<SourceArgument> = arguments
         .sources
         .iter()
@@ -68,6 +86,7 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<()> {
         observer: None,
     };
     let embedded = context.writer().await?;
+    let before = embedded.newest_version(&arguments.table).await?;
     let bars = BatchBars::start(context, &arguments.table);
     let options = ApplyOptions {
         observer: bars.observer(),
@@ -76,5 +95,97 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<()> {
     let applied = embedded.apply(&arguments.table, &sources, &options).await;
     bars.finish();
     let result = applied?;
+    if options.dry_run {
+        context.say("dry run: nothing is applied");
+    } else if Some(result.version) <= before {
+        context.say(&format!("already applied, as version {}", result.version));
+    }
     render::object(context, &result)
+}
+
+/// A span of time as the command line writes it.
+pub(crate) fn span(text: &str) -> std::result::Result<Duration, String> {
+    match Span::parse(text) {
+        Some(span) => Ok(span.duration()),
+        None => Err("a span is a number with ms, s, m, h, d or w".to_owned()),
+    }
+}
+
+async fn remote(context: &Context, client: &Client, arguments: Arguments) -> Result<()> {
+    let table = &arguments.table;
+    if let Some(word) = &arguments.format {
+        FileFormat::from_word(word)?;
+    }
+    let options = SubmitOptions {
+        batch_id: arguments.batch_id.clone(),
+        format: arguments.format.clone(),
+        offsets: BTreeMap::new(),
+        force: arguments.force,
+        dry_run: arguments.dry_run,
+    };
+    let bars = BatchBars::start(context, table);
+    let taken = take(client, &arguments, &options).await;
+    let outcome = match taken {
+        Ok(Taken::Runs(batch_id)) if arguments.no_wait => {
+            bars.finish();
+            return render::object(context, &batch::Standing::running(table, &batch_id));
+        }
+        Ok(Taken::Runs(batch_id)) => {
+            let told = |progress: &v1::BatchProgress| bars.show(progress);
+            client
+                .wait_for_batch(table, &batch_id, arguments.timeout, told)
+                .await
+        }
+        Ok(Taken::Counted(result)) => Ok(*result),
+        Err(error) => Err(error),
+    };
+    bars.finish();
+    render::object(context, &outcome?)
+}
+
+/// What the cluster made of a batch.
+enum Taken {
+    /// It runs under this id.
+    Runs(String),
+    /// It was a dry run.
+    Counted(Box<BatchResult>),
+}
+
+/// Sends local files up; addresses are opened by the nodes.
+async fn take(client: &Client, arguments: &Arguments, options: &SubmitOptions) -> Result<Taken> {
+    let table = &arguments.table;
+    let is_address = |source: &String| source.contains("://");
+    if arguments.sources.iter().all(is_address) {
+        let batch = client.submit(table, &arguments.sources, options).await?;
+        if !options.dry_run {
+            return Ok(Taken::Runs(batch.batch_id));
+        }
+        let result = batch
+            .result
+            .ok_or_else(|| Error::internal("a dry run without a result"))?;
+        let result = result_from(table, &batch.batch_id, result)?;
+        return Ok(Taken::Counted(Box::new(result)));
+    }
+    if arguments.sources.iter().any(is_address) {
+        let message = "local paths and addresses cannot be one batch";
+        return Err(Error::new(Code::InvalidArgument, message));
+    }
+    let sources: Vec<SourceArgument> = arguments
+        .sources
+        .iter()
+        .map(|text| SourceArgument::parse(text))
+        .collect();
+    let files = local_files(&sources)?.into_iter().map(|file| SentFile {
+        name: file.name,
+        input: match file.path {
+            Some(path) => SentInput::Path(path),
+            None => SentInput::Stream(Box::new(std::io::stdin())),
+        },
+    });
+    let files: Vec<SentFile> = files.collect();
+    if options.dry_run {
+        let result = client.send_dry_run(table, files, options).await?;
+        return Ok(Taken::Counted(Box::new(result)));
+    }
+    Ok(Taken::Runs(client.send(table, files, options).await?))
 }

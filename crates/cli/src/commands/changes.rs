@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use clap::Args;
 use tidegate_change::{Code, Error, Result, TableVersion};
+use tidegate_client::Client;
+use tidegate_client::flight::{ChangesTicket, StreamTicket, Ticket};
 use tidegate_query::output::{RowWriter, row_writer};
 use tidegate_query::{ChangesStart, FeedBounds, StreamedChanges};
+use tidegate_server::Reader;
 
-use super::read::{invalid_version, parse_time_ms, parse_version};
+use super::read::{parse_time_ms, parse_version, signed_version};
 use crate::commands;
 use crate::context::Context;
 use crate::position::Position;
@@ -65,6 +68,17 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<()> {
     if arguments.stream {
         return stream(context, &arguments, bounds).await;
     }
+    if let Some(client) = context.cluster() {
+        let ticket = ChangesTicket {
+            table: table.clone(),
+            from_version: bounds.start_version,
+            from_timestamp_ms: bounds.start_timestamp_ms,
+            to_version: bounds.end_version,
+            to_timestamp_ms: bounds.end_timestamp_ms,
+            allow_out_of_range: bounds.allow_out_of_range,
+        };
+        return commands::print_from(context, client, &Ticket::Changes(ticket)).await;
+    }
     let reader = context.reader()?;
     reader.check(table).await?;
     let log = reader.log(table)?;
@@ -79,12 +93,10 @@ async fn stream(context: &Context, arguments: &Arguments, bounds: FeedBounds) ->
     if arguments.to.is_some() || arguments.to_timestamp.is_some() {
         return Err(Error::new(Code::InvalidRange, "--to: a stream has no end"));
     }
-    let reader = context.reader()?;
-    reader.check(table).await?;
-    let log = reader.log(table)?;
+    let feed = Feed::open(context, table)?;
     let position = match &arguments.position {
         Some(name) => {
-            let id = reader.snapshot(table, None).await?.metadata.id.clone();
+            let id = feed.table_id(table).await?;
             Some(Position::named(&context.local, table, &id, name)?)
         }
         None => None,
@@ -108,15 +120,71 @@ async fn stream(context: &Context, arguments: &Arguments, bounds: FeedBounds) ->
             None => ChangesStart::Table,
         };
         let waits = arguments.follow || arguments.allow_out_of_range;
-        let changes = tidegate_query::stream_changes(&log, start, waits).await;
-        delivery
-            .take(context, changes.map_err(|error| named(table, error))?)
-            .await?;
+        let changes = feed.next(table, start, waits).await?;
+        delivery.take(context, changes).await?;
         if !arguments.follow {
             return delivery.finish();
         }
         delivery.flush()?;
         wait().await;
+    }
+}
+
+/// Where a stream reader gets its changes.
+enum Feed {
+    /// From the directory.
+    Local(Reader),
+    /// From a node.
+    Remote(Client),
+}
+
+impl Feed {
+    fn open(context: &Context, table: &str) -> Result<Self> {
+        if let Some(client) = context.cluster() {
+            return Ok(Self::Remote(client.clone()));
+        }
+        let reader = context.reader()?;
+        reader.log(table)?;
+        Ok(Self::Local(reader))
+    }
+
+    async fn table_id(&self, table: &str) -> Result<String> {
+        match self {
+            Self::Local(reader) => Ok(reader.snapshot(table, None).await?.metadata.id.clone()),
+            Self::Remote(client) => Ok(client.describe_table(table).await?.id),
+        }
+    }
+
+    async fn next(&self, table: &str, start: ChangesStart, waits: bool) -> Result<StreamedChanges> {
+        let client = match self {
+            Self::Local(reader) => {
+                let log = reader.log(table)?;
+                let changes = tidegate_query::stream_changes(&log, start, waits).await;
+                return changes.map_err(|error| named(table, error));
+            }
+            Self::Remote(client) => client,
+        };
+        let mut ticket = StreamTicket {
+            table: table.to_owned(),
+            waits,
+            ..StreamTicket::default()
+        };
+        match start {
+            ChangesStart::Table => {}
+            ChangesStart::From(bounds) => {
+                ticket.from_version = bounds.start_version;
+                ticket.from_timestamp_ms = bounds.start_timestamp_ms;
+            }
+            ChangesStart::After(seen) => {
+                ticket.after = Some(signed_version("--after", &seen.to_string())?);
+            }
+        }
+        let stream = client.rows(&Ticket::Stream(ticket)).await?;
+        let until = stream.until;
+        Ok(StreamedChanges {
+            rows: commands::rows_of(stream),
+            until,
+        })
     }
 }
 
@@ -167,11 +235,9 @@ impl Delivery {
 /// The bounds as given; the rules about them are the feed's (R-F1 to R-F7).
 fn bounds(arguments: &Arguments) -> Result<FeedBounds> {
     let version = |option: &str, text: &Option<String>| -> Result<Option<i64>> {
-        let Some(text) = text else { return Ok(None) };
-        let version = parse_version(option, text)?;
-        i64::try_from(version.0)
-            .map(Some)
-            .map_err(|_| invalid_version(option, text))
+        text.as_ref()
+            .map(|text| signed_version(option, text))
+            .transpose()
     };
     let time = |option: &str, text: &Option<String>| {
         text.as_ref()

@@ -3,17 +3,21 @@
 pub(crate) mod apply;
 pub(crate) mod batch;
 pub(crate) mod changes;
+pub(crate) mod cluster;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod read;
 pub(crate) mod rejects;
+pub(crate) mod serve;
 pub(crate) mod table;
 
 use std::ffi::OsString;
 
 use clap::CommandFactory;
 use tidegate_change::{Code, Error, Result};
+use tidegate_client::flight::Ticket;
+use tidegate_client::{Client, RowStream};
 use tidegate_query::Rows;
 use tidegate_query::output::row_writer;
 
@@ -21,9 +25,8 @@ use crate::arguments::Cli;
 use crate::context::Context;
 
 /// Commands of the interface that this build does not have.
-const LATER: [&str; 10] = [
-    "serve", "pipeline", "optimize", "vacuum", "verify", "explain", "erase", "restore", "cluster",
-    "query",
+const LATER: [&str; 8] = [
+    "pipeline", "optimize", "vacuum", "verify", "explain", "erase", "restore", "query",
 ];
 
 /// Refuses a command that this build does not have.
@@ -66,4 +69,14 @@ pub(crate) async fn print(context: &Context, mut rows: Rows) -> Result<()> {
         writer.write(&batch)?;
     }
     writer.finish()
+}
+
+/// Prints the rows of a ticket.
+pub(crate) async fn print_from(context: &Context, client: &Client, ticket: &Ticket) -> Result<()> {
+    print(context, rows_of(client.rows(ticket).await?)).await
+}
+
+/// Rows that another process reads.
+pub(crate) fn rows_of(stream: RowStream) -> Rows {
+    Rows::new(stream.schema, stream.batches)
 }

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use tidegate_change::{Code, Error, Result, TableVersion, text};
+use tidegate_client::flight::{ReadTicket, Ticket};
 use tidegate_query::ReadOptions;
 
 use crate::commands;
@@ -42,13 +43,14 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<()> {
             "--as-of: this build does not have it",
         ));
     }
+    if let Some(client) = context.cluster() {
+        let ticket = Ticket::Read(ticket_of(&arguments)?);
+        return commands::print_from(context, client, &ticket).await;
+    }
     let reader = context.reader()?;
     let table = &arguments.table;
     let version = match (&arguments.version, &arguments.timestamp) {
-        (Some(_), Some(_)) => {
-            let message = "--version and --timestamp are given together";
-            return Err(Error::new(Code::InvalidVersion, message));
-        }
+        (Some(_), Some(_)) => return Err(given_together()),
         (Some(version), None) => Some(parse_version("--version", version)?),
         (None, Some(time)) => {
             let time = parse_time_ms("--timestamp", time)?;
@@ -74,6 +76,39 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<()> {
     commands::print(context, rows).await
 }
 
+fn ticket_of(arguments: &Arguments) -> Result<ReadTicket> {
+    if arguments.version.is_some() && arguments.timestamp.is_some() {
+        return Err(given_together());
+    }
+    let version = arguments.version.as_deref();
+    let time = arguments.timestamp.as_deref();
+    Ok(ReadTicket {
+        table: arguments.table.clone(),
+        version: version
+            .map(|text| signed_version("--version", text))
+            .transpose()?,
+        timestamp_ms: time
+            .map(|text| parse_time_ms("--timestamp", text))
+            .transpose()?,
+        columns: arguments.columns.clone(),
+        filter: arguments.filter.clone(),
+        order: arguments.order,
+        limit: arguments.limit,
+        min_version: None,
+    })
+}
+
+fn given_together() -> Error {
+    let message = "--version and --timestamp are given together";
+    Error::new(Code::InvalidVersion, message)
+}
+
+/// A version in the form in which it is sent.
+pub(crate) fn signed_version(option: &str, text: &str) -> Result<i64> {
+    let version = parse_version(option, text)?;
+    i64::try_from(version.0).map_err(|_| invalid_version(option, text))
+}
+
 /// A version as the command line writes it (R-F7).
 pub(crate) fn parse_version(option: &str, text: &str) -> Result<TableVersion> {
     text.parse()
@@ -82,7 +117,7 @@ pub(crate) fn parse_version(option: &str, text: &str) -> Result<TableVersion> {
 }
 
 /// The refusal of what is no version.
-pub(crate) fn invalid_version(option: &str, text: &str) -> Error {
+fn invalid_version(option: &str, text: &str) -> Error {
     Error::new(
         Code::InvalidVersion,
         format!("{option} {text:?} is no version, a number from 0"),

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use tidegate_change::Result;
+use tidegate_client::flight::{RejectsTicket, Ticket};
 
 use crate::commands;
 use crate::context::Context;
@@ -17,6 +18,13 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(context: &Context, arguments: &Arguments) -> Result<()> {
+    if let Some(client) = context.cluster() {
+        let ticket = RejectsTicket {
+            table: arguments.table.clone(),
+            limit: arguments.limit,
+        };
+        return commands::print_from(context, client, &Ticket::Rejects(ticket)).await;
+    }
     let reader = context.reader()?;
     let table = &arguments.table;
     reader.check(table).await?;

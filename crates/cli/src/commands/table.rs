@@ -13,6 +13,9 @@ use tidegate_server::HistoryLine;
 use crate::context::Context;
 use crate::render;
 
+#[path = "table_remote.rs"]
+mod remote;
+
 /// What can be done with tables.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Noun {
@@ -28,7 +31,7 @@ pub(crate) enum Noun {
     Drop(DropArguments),
     /// Show the versions of a table, the newest first.
     History(HistoryArguments),
-    /// Take in a table of another directory by what the table itself holds.
+    /// Go on with a table that lies in the lake and is not known, by what the table itself holds.
     Adopt(AdoptArguments),
 }
 
@@ -83,7 +86,7 @@ pub(crate) struct HistoryArguments {
 /// Arguments of `adopt`.
 #[derive(Debug, Args)]
 pub(crate) struct AdoptArguments {
-    /// Where the table lies.
+    /// Where the table lies: its directory, or its place in the lake.
     location: String,
     /// Another name for it than its spec says.
     #[arg(long)]
@@ -115,11 +118,9 @@ struct VersionLine {
 
 impl VersionLine {
     fn of(line: HistoryLine) -> Self {
-        let mut timestamp = Vec::new();
-        write_timestamp(line.timestamp_ms.saturating_mul(1000), true, &mut timestamp);
         Self {
             version: line.version,
-            timestamp: String::from_utf8_lossy(&timestamp).into_owned(),
+            timestamp: timestamp(line.timestamp_ms),
             operation: line.operation,
             batch_id: line.batch_id,
             watermark: line.watermark,
@@ -131,6 +132,12 @@ impl VersionLine {
             bytes_written: line.bytes_written,
         }
     }
+}
+
+fn timestamp(ms: i64) -> String {
+    let mut text = Vec::new();
+    write_timestamp(ms.saturating_mul(1000), true, &mut text);
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Columns of `history`, also of an empty one.
@@ -149,6 +156,9 @@ const HISTORY_COLUMNS: [&str; 11] = [
 ];
 
 pub(crate) async fn run(context: &Context, noun: Noun) -> Result<()> {
+    if let Some(client) = context.cluster() {
+        return remote::run(context, client, noun).await;
+    }
     match noun {
         Noun::Create(arguments) => create(context, &arguments).await,
         Noun::List => {
@@ -170,7 +180,10 @@ pub(crate) async fn run(context: &Context, noun: Noun) -> Result<()> {
         Noun::Adopt(arguments) => {
             let embedded = context.writer().await?;
             let table = embedded
-                .adopt(&arguments.location, arguments.name.as_deref())
+                .adopt(
+                    &seen_from_here(&arguments.location)?,
+                    arguments.name.as_deref(),
+                )
                 .await?;
             let version = embedded.reader().snapshot(&table, None).await?.version;
             render::object(context, &Standing { table, version })
@@ -201,22 +214,45 @@ async fn alter(context: &Context, arguments: AlterArguments) -> Result<()> {
     )
 }
 
-async fn drop_table(context: &Context, arguments: &DropArguments) -> Result<()> {
-    let embedded = context.writer().await?;
-    if !arguments.yes && std::io::stdin().is_terminal() && !arguments.keep_files {
-        let question = format!(
-            "Drop table {} and delete its files? [y/N] ",
-            arguments.table
-        );
-        if !confirmed(&question)? {
-            return Err(Error::new(Code::InvalidArgument, "drop was not confirmed"));
-        }
+/// A location as the lake takes it: a directory that is there, seen from here, by its whole path.
+fn seen_from_here(location: &str) -> Result<String> {
+    if !Path::new(location).is_dir() {
+        return Ok(location.to_owned());
     }
+    let whole = std::path::absolute(location).map_err(|e| Error::io(location, e))?;
+    Ok(whole.display().to_string())
+}
+
+async fn drop_table(context: &Context, arguments: &DropArguments) -> Result<()> {
+    confirm_drop(arguments)?;
+    let embedded = context.writer().await?;
     embedded
         .drop_table(&arguments.table, arguments.keep_files)
         .await?;
     context.say(&format!("dropped {}", arguments.table));
     Ok(())
+}
+
+/// Asks before files are lost; where nobody can be asked, `--yes` must say it.
+fn confirm_drop(arguments: &DropArguments) -> Result<()> {
+    if arguments.yes || arguments.keep_files {
+        return Ok(());
+    }
+    if !std::io::stdin().is_terminal() {
+        let message = format!(
+            "table {}: a drop deletes its files, and nobody can be asked",
+            arguments.table
+        );
+        return Err(Error::new(Code::InvalidArgument, message).with_hint("say --yes"));
+    }
+    let question = format!(
+        "Drop table {} and delete its files? [y/N] ",
+        arguments.table
+    );
+    match confirmed(&question)? {
+        true => Ok(()),
+        false => Err(Error::new(Code::InvalidArgument, "drop was not confirmed")),
+    }
 }
 
 fn confirmed(question: &str) -> Result<bool> {
@@ -239,6 +275,11 @@ fn confirmed(question: &str) -> Result<bool> {
 
 /// Reads a spec; errors name the file.
 fn read_spec(file: &Path) -> Result<TableSpec> {
+    read_spec_text(file).map(|(spec, _)| spec)
+}
+
+/// Reads a spec and gives back its text too.
+fn read_spec_text(file: &Path) -> Result<(TableSpec, String)> {
     let mut text = String::new();
     let read = if file == Path::new("-") {
         std::io::stdin().lock().read_to_string(&mut text)
@@ -256,5 +297,7 @@ fn read_spec(file: &Path) -> Result<TableSpec> {
         )
         .with_source(error),
     })?;
-    TableSpec::from_yaml(&text).map_err(|error| error.context(format!("spec {}", file.display())))
+    let spec = TableSpec::from_yaml(&text)
+        .map_err(|error| error.context(format!("spec {}", file.display())))?;
+    Ok((spec, text))
 }

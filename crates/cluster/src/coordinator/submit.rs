@@ -7,13 +7,14 @@ use serde_json::Value;
 use tidegate_apply::work::SourceFile;
 use tidegate_apply::{BatchObserver, BatchPhase, BatchProgress, Manifest, Work, is_index_damage};
 use tidegate_change::spec::ResolvedSpec;
-use tidegate_change::{BatchResult, Code, Error, Kind, Result, TableVersion};
+use tidegate_change::{BatchId, BatchResult, Code, Error, Kind, Result, TableVersion};
 use tidegate_delta::actions::SPEC_DOMAIN;
 use tidegate_delta::{DeltaLog, TableSnapshot};
 
 use super::Coordinator;
 use super::answer::stored_answer;
 use super::draft::{CommitDraft, Draft};
+use crate::cancellation::Cancellation;
 use crate::metadata::{
     Abort, BatchKey, CommitKind, Entry, OffsetRange, OpenAttempt, Outcome, Prepare, PreparePart,
     Refusal, Standing, TableId, TableState, Watermark,
@@ -33,8 +34,12 @@ pub struct BatchRequest {
     pub sources: Vec<SourceFile>,
     /// Offsets that the submitter sends; they must begin where the table's end.
     pub offsets: BTreeMap<String, OffsetRange>,
+    /// Next offsets that were found in records before they became sources; remembered where they rise.
+    pub found_offsets: BTreeMap<String, i64>,
     /// Execute and count, but commit nothing.
     pub dry_run: bool,
+    /// Ends the batch with `CANCELLED`, unless it is prepared.
+    pub cancellation: Cancellation,
     /// Who sees how far the batch is.
     pub observer: Option<Arc<dyn BatchObserver>>,
 }
@@ -97,7 +102,8 @@ impl Coordinator {
     pub async fn submit(&self, request: &BatchRequest) -> Result<BatchResult> {
         let (id, _) = self.table_named(&request.table).await?;
         let lock = self.lock_of(&id);
-        let _working = lock.lock().await;
+        let waiting = async { Ok(lock.lock().await) };
+        let _working = request.cancellation.guard(waiting).await?;
         let mut rebuild_index = false;
         for _ in 0..TRIES_MAX {
             match self.try_batch(&id, request, rebuild_index).await {
@@ -122,6 +128,51 @@ impl Coordinator {
         }
         let message = format!("table {}: other commits were always first", request.table);
         Err(Error::new(Code::CommitConflict, message))
+    }
+
+    /// The answer to a batch that is in the table already; none to one that is not.
+    ///
+    /// # Errors
+    /// As [`Self::submit`], for a batch that cannot be taken any more.
+    pub async fn answer_to(&self, table: &str, key: &BatchKey) -> Result<Option<BatchResult>> {
+        let (_, table) = self.table_named(table).await?;
+        match table.standing(key) {
+            Standing::New => Ok(None),
+            Standing::Final { version } => {
+                let log = self.log(&table)?;
+                let answer = stored_answer(&log, &table.name, &key.id, version).await?;
+                Ok(Some(answer))
+            }
+            standing => Err(refused(standing, &table.name)),
+        }
+    }
+
+    /// The result of a batch that is in the table, by its id alone; none where it is not known there.
+    ///
+    /// # Errors
+    /// `TABLE_NOT_FOUND`, or what the log says.
+    pub async fn result_of(&self, table: &str, id: &BatchId) -> Result<Option<BatchResult>> {
+        let (_, table) = self.table_named(table).await?;
+        let log = self.log(&table)?;
+        if let Some(mark) = table.marks.iter().rev().find(|mark| mark.id == *id) {
+            let answer = stored_answer(&log, &table.name, id, mark.version).await?;
+            return Ok(Some(answer));
+        }
+        // Older batches are found in their commits as long as these are there.
+        let oldest = table.marks.front().map(|mark| mark.version);
+        let entries = match oldest {
+            Some(oldest) => log.history_below(Some(oldest), None).await?,
+            None => Vec::new(),
+        };
+        for entry in entries {
+            let version = entry.version;
+            let result = entry.info.batch_result();
+            let result = result.map_err(|e| e.context(format!("version {version}")))?;
+            if let Some(result) = result.filter(|result| result.batch_id == *id) {
+                return Ok(Some(BatchResult { version, ..result }));
+            }
+        }
+        Ok(None)
     }
 
     async fn try_batch(
@@ -194,7 +245,7 @@ impl Coordinator {
             batch_id: request.key.id.clone(),
             version,
             watermark: manifest.watermark.clone(),
-            offsets: next_offsets(&manifest.offsets, &request.offsets),
+            offsets: next_offsets(&manifest.offsets, request),
             counters: manifest.counters,
             other: manifest.other.clone(),
             seconds: seconds(self.parts.clock.monotonic_ns().saturating_sub(started)),
@@ -228,6 +279,7 @@ impl Coordinator {
             offsets: ranges(&offsets, &request.offsets),
             watermark: watermark(&manifest.watermark),
         };
+        request.cancellation.check()?;
         if !self.prepare(open, &draft, time_ms, progress).await? {
             return Ok(Try::Lost);
         }
@@ -263,7 +315,8 @@ impl Coordinator {
             limits: self.options.limits.clone(),
             observer: request.observer.clone(),
         };
-        self.parts.workers.execute(work).await
+        let manifest = self.parts.workers.execute(work);
+        request.cancellation.guard(manifest).await
     }
 
     /// Proposes `Prepare`; false when another commit was first.
@@ -367,15 +420,14 @@ fn watermark(value: &Value) -> Option<Watermark> {
 }
 
 /// Next offsets of a batch: those that were sent, and those found in records.
-fn next_offsets(
-    found: &BTreeMap<String, i64>,
-    sent: &BTreeMap<String, OffsetRange>,
-) -> BTreeMap<String, i64> {
+fn next_offsets(found: &BTreeMap<String, i64>, request: &BatchRequest) -> BTreeMap<String, i64> {
     let mut offsets = found.clone();
-    offsets.extend(
-        sent.iter()
-            .map(|(partition, range)| (partition.clone(), range.to)),
-    );
+    for (partition, next) in &request.found_offsets {
+        let known = offsets.entry(partition.clone()).or_insert(*next);
+        *known = (*known).max(*next);
+    }
+    let sent = request.offsets.iter();
+    offsets.extend(sent.map(|(partition, range)| (partition.clone(), range.to)));
     offsets
 }
 

@@ -1,6 +1,6 @@
 //! Versions by time, and what the versions were for.
 
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
 use tidegate_change::{Code, Error, Result, TableVersion};
 
 use super::DeltaLog;
@@ -71,24 +71,27 @@ impl DeltaLog {
     /// # Errors
     /// `TABLE_NOT_FOUND` without log, else what the store says.
     pub async fn history(&self, limit: Option<usize>) -> Result<Vec<HistoryEntry>> {
+        self.history_below(None, limit).await
+    }
+
+    /// The newest versions below one, newest first, at most `limit`; without it from the newest on.
+    ///
+    /// # Errors
+    /// `TABLE_NOT_FOUND` without log, else what the store says.
+    pub async fn history_below(
+        &self,
+        end: Option<TableVersion>,
+        limit: Option<usize>,
+    ) -> Result<Vec<HistoryEntry>> {
         let (oldest, newest) = self.range().await?;
-        let versions = (oldest.0..=newest.0).rev().map(TableVersion);
+        let end = end.map_or(newest.0 + 1, |end| end.0.min(newest.0 + 1));
+        let versions = (oldest.0..end).rev().map(TableVersion);
+        // Each read owns its log: a future that borrows could not be sent between threads.
         let reads = versions
             .take(limit.unwrap_or(usize::MAX))
-            .map(|version| async move {
-                let info = self.commit_info(version).await?.unwrap_or_default();
-                let timestamp_ms = info
-                    .in_commit_timestamp
-                    .or(info.timestamp)
-                    .unwrap_or_default();
-                Ok::<_, Error>(HistoryEntry {
-                    version,
-                    timestamp_ms,
-                    info,
-                })
-            });
-        let reads = futures::stream::iter(reads.map(Ok::<_, Error>));
-        reads.try_buffered(CONCURRENT_READS).try_collect().await
+            .map(|version| entry_of(self.clone(), version));
+        let reads = futures::stream::iter(reads);
+        reads.buffered(CONCURRENT_READS).try_collect().await
     }
 
     /// The time of a commit, ms since the epoch.
@@ -128,4 +131,17 @@ impl DeltaLog {
         }
         Ok(low)
     }
+}
+
+async fn entry_of(log: DeltaLog, version: TableVersion) -> Result<HistoryEntry> {
+    let info = log.commit_info(version).await?.unwrap_or_default();
+    let timestamp_ms = info
+        .in_commit_timestamp
+        .or(info.timestamp)
+        .unwrap_or_default();
+    Ok(HistoryEntry {
+        version,
+        timestamp_ms,
+        info,
+    })
 }

@@ -117,7 +117,7 @@ impl Drop for Mount<'_> {
     }
 }
 
-/// Runs a test of this file again where it may mount; true when that is done, false when it may here.
+/// Runs a test of this file again where it may mount (by `unshare` of util-linux); true when that is done, false when it may here.
 fn ran_where_mounting_is_allowed(test: &str) -> bool {
     const INNER: &str = "TIDEGATE_TEST_MAY_MOUNT";
     let user = Command::new("id").arg("-u").output().unwrap();
@@ -130,7 +130,7 @@ fn ran_where_mounting_is_allowed(test: &str) -> bool {
         .args(["--exact", test])
         .env(INNER, "1")
         .status();
-    let inner = inner.expect("unshare, of util-linux");
+    let inner = inner.unwrap();
     assert!(
         inner.success(),
         "{test} fails in a namespace of its own, or there can be none"

@@ -37,6 +37,7 @@ struct Summary<'a> {
 }
 
 pub(crate) async fn run(context: &Context, _arguments: &Arguments) -> Result<()> {
+    context.require_local("demo")?;
     let directory = context.local.join("demo");
     let files = write_files(&directory)?;
     let embedded = context.writer().await?;

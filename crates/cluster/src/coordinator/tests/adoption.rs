@@ -15,7 +15,7 @@ use crate::coordinator::{Coordinator, CoordinatorOptions};
 /// Another directory, which does not know the table.
 async fn stranger(lake: &Lake, directory: &std::path::Path) -> Coordinator {
     let parts = parts(
-        &member(directory),
+        &member(directory).await,
         &lake.store,
         &Arc::new(FakeWorkers::default()),
         0,

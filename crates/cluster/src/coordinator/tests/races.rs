@@ -236,7 +236,7 @@ async fn an_adopted_table_remembers_its_batches() {
     let fresh = Lake::new(Arc::new(InMemory::new()), CoordinatorOptions::default()).await;
     let workers = Arc::new(super::support::FakeWorkers::default());
     let dir = tempfile::tempdir().unwrap();
-    let member = super::support::member(dir.path());
+    let member = super::support::member(dir.path()).await;
     let parts = super::support::parts(&member, &lake.store, &workers, 0);
     let adopter = crate::Coordinator::start(parts, CoordinatorOptions::default())
         .await

@@ -18,9 +18,10 @@ use tidegate_delta::actions::{Action, AddFile, DomainMetadata};
 use tidegate_delta::names::{self, FileLevel};
 use tidegate_delta::{DeltaLog, TableRoot};
 
+use crate::cancellation::Cancellation;
 use crate::consensus::Consensus;
 use crate::coordinator::{BatchRequest, Coordinator, CoordinatorOptions, CoordinatorParts};
-use crate::metadata::single::{SingleMember, SingleMemberOptions};
+use crate::metadata::replicated::{Member, MemberOptions};
 use crate::metadata::{BatchKey, NodeId};
 use crate::workers::{Stores, Workers};
 
@@ -110,17 +111,20 @@ pub(super) fn request(id: &str, content: &str) -> BatchRequest {
             format: None,
         }],
         offsets: BTreeMap::new(),
+        found_offsets: BTreeMap::new(),
         dry_run: false,
+        cancellation: Cancellation::default(),
         observer: None,
     }
 }
 
-pub(super) fn member(dir: &std::path::Path) -> Arc<SingleMember> {
-    Arc::new(SingleMember::open(dir, &SingleMemberOptions::new(Arc::new(SystemRandom))).unwrap())
+pub(super) async fn member(dir: &std::path::Path) -> Arc<Member> {
+    let options = MemberOptions::alone(Arc::new(SystemRandom));
+    Arc::new(Member::open(dir, &options).await.unwrap())
 }
 
 pub(super) fn parts(
-    member: &Arc<SingleMember>,
+    member: &Arc<Member>,
     store: &Arc<dyn ObjectStore>,
     workers: &Arc<FakeWorkers>,
     node: u64,
@@ -139,7 +143,7 @@ pub(super) fn parts(
 pub(super) struct Lake {
     _dir: tempfile::TempDir,
     pub(super) store: Arc<dyn ObjectStore>,
-    pub(super) member: Arc<SingleMember>,
+    pub(super) member: Arc<Member>,
     pub(super) workers: Arc<FakeWorkers>,
     pub(super) coordinator: Arc<Coordinator>,
 }
@@ -147,7 +151,7 @@ pub(super) struct Lake {
 impl Lake {
     pub(super) async fn new(store: Arc<dyn ObjectStore>, options: CoordinatorOptions) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let member = member(dir.path());
+        let member = member(dir.path()).await;
         let workers = Arc::new(FakeWorkers::default());
         let parts = parts(&member, &store, &workers, 0);
         let coordinator = Arc::new(Coordinator::start(parts, options).await.unwrap());

@@ -1,0 +1,311 @@
+//! `BatchService`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use tidegate_apply::{BatchPhase, BatchProgress};
+use tidegate_change::{BatchId, BatchResult, Code, Error, Result};
+use tidegate_cluster::metadata::OffsetRange;
+use tidegate_decode::FileFormat;
+use tidegate_rpc::batch::{error_message, result_message};
+use tidegate_rpc::status::{status_of, status_of_field};
+use tidegate_rpc::v1;
+use tidegate_rpc::v1::batch_service_server::BatchService;
+use tonic::{Request, Response, Status};
+
+use super::batch_list::list_batches;
+use super::{Answers, deadline};
+use crate::apply::{ApplyOptions, Submission};
+use crate::batches::{BatchRecord, BatchStatus};
+use crate::node::Serving;
+use crate::source::SourceSet;
+
+/// Time between two messages of a watch, at least; the end comes at once.
+const WATCH_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a cancel waits for the batch to end.
+const CANCEL_WAIT: Duration = Duration::from_secs(5);
+
+/// Batches over gRPC.
+#[derive(Clone, Debug)]
+pub(crate) struct BatchApi {
+    serving: Serving,
+}
+
+/// A batch that is known somewhere.
+enum Found {
+    /// This node runs it, or ran it.
+    Record(Arc<BatchRecord>),
+    /// Its table holds it.
+    Result(Box<BatchResult>),
+}
+
+impl BatchApi {
+    pub(crate) fn new(serving: Serving) -> Self {
+        Self { serving }
+    }
+
+    /// Reads names and content of the sources and takes the batch.
+    async fn take(&self, asked: v1::SubmitBatchRequest) -> Result<Submission> {
+        let directories = self.serving.config.sources.directories.clone();
+        let submission = self.serving.threads.run(async move {
+            let addresses = asked
+                .sources
+                .iter()
+                .map(|source| Ok((source.url.clone(), format_of(&source.format)?)))
+                .collect::<Result<Vec<_>>>()?;
+            let sources = SourceSet::of_addresses(&addresses, &directories)?;
+            let options = ApplyOptions {
+                batch_id: Some(asked.batch_id).filter(|id| !id.is_empty()),
+                format: None,
+                force: asked.force,
+                dry_run: asked.dry_run,
+                observer: None,
+            };
+            let submission = Submission::of_files(&asked.table, sources, options)?;
+            Ok(Submission {
+                offsets: ranges(&asked.offsets),
+                ..submission
+            })
+        });
+        submission.await
+    }
+
+    async fn find(&self, table: &str, batch_id: &str) -> Result<Found> {
+        let embedded = &self.serving.embedded;
+        let (id, _) = embedded.coordinator.table_named(table).await?;
+        let batch = BatchId(batch_id.to_owned());
+        if let Some(record) = self.serving.batches.get(&id, &batch) {
+            return Ok(Found::Record(record));
+        }
+        let result = embedded.coordinator.result_of(table, &batch).await?;
+        match result {
+            Some(result) => Ok(Found::Result(Box::new(result))),
+            None => {
+                let message = format!("table {table}: batch {batch_id} is not known");
+                Err(Error::new(Code::NotFound, message))
+            }
+        }
+    }
+
+    async fn submit(&self, asked: v1::SubmitBatchRequest) -> Result<Found> {
+        // A table that is not there is told before its sources are read.
+        let coordinator = &self.serving.embedded.coordinator;
+        coordinator.table_named(&asked.table).await?;
+        let submission = self.take(asked).await?;
+        if submission.options.dry_run {
+            let result = self.serving.batches.dry_run(submission).await?;
+            return Ok(Found::Result(Box::new(result)));
+        }
+        let record = self.serving.batches.submit(submission).await?;
+        Ok(Found::Record(record))
+    }
+}
+
+impl Found {
+    fn message(&self) -> v1::Batch {
+        match self {
+            Self::Record(record) => batch_message(record, &record.status()),
+            Self::Result(result) => v1::Batch {
+                table: result.table.clone(),
+                batch_id: result.batch_id.0.clone(),
+                state: v1::BatchState::Succeeded.into(),
+                result: Some(result_message(result)),
+                error: None,
+                progress: None,
+            },
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl BatchService for BatchApi {
+    type WatchBatchStream = Answers<v1::WatchBatchResponse>;
+
+    async fn submit_batch(
+        &self,
+        request: Request<v1::SubmitBatchRequest>,
+    ) -> Result<Response<v1::SubmitBatchResponse>, Status> {
+        let (metadata, _, asked) = request.into_parts();
+        check_batch_id(&asked.batch_id)?;
+        let waits = asked.wait;
+        // Waiting ends before the call's own bound, so that the answer says how the batch stands.
+        let limit = deadline::remaining(&metadata).map(|limit| limit - limit / 10);
+        let work = async {
+            let found = self.submit(asked).await?;
+            if let (Found::Record(record), true) = (&found, waits) {
+                tokio::select! {
+                    _ = record.ended() => {}
+                    () = self.serving.stopped() => {}
+                    () = deadline::elapsed(limit) => {}
+                }
+            }
+            Ok(found)
+        };
+        let found = deadline::bounded(&metadata, work).await;
+        let batch = Some(found.map_err(|e| status_of(&e))?.message());
+        Ok(Response::new(v1::SubmitBatchResponse { batch }))
+    }
+
+    async fn get_batch(
+        &self,
+        request: Request<v1::GetBatchRequest>,
+    ) -> Result<Response<v1::GetBatchResponse>, Status> {
+        let asked = request.get_ref();
+        let work = self.find(&asked.table, &asked.batch_id);
+        let found = deadline::bounded(request.metadata(), work).await;
+        let batch = Some(found.map_err(|e| status_of(&e))?.message());
+        Ok(Response::new(v1::GetBatchResponse { batch }))
+    }
+
+    async fn watch_batch(
+        &self,
+        request: Request<v1::WatchBatchRequest>,
+    ) -> Result<Response<Self::WatchBatchStream>, Status> {
+        let asked = request.get_ref();
+        let found = self.find(&asked.table, &asked.batch_id).await;
+        match found.map_err(|e| status_of(&e))? {
+            Found::Record(record) => Ok(Response::new(watched(self.serving.clone(), record))),
+            found => {
+                let batch = Some(found.message());
+                let once = futures::stream::iter([Ok(v1::WatchBatchResponse { batch })]);
+                Ok(Response::new(once.boxed()))
+            }
+        }
+    }
+
+    async fn list_batches(
+        &self,
+        request: Request<v1::ListBatchesRequest>,
+    ) -> Result<Response<v1::ListBatchesResponse>, Status> {
+        let work = list_batches(&self.serving, request.get_ref());
+        let page = deadline::bounded(request.metadata(), work).await;
+        page.map(Response::new).map_err(|e| status_of(&e))
+    }
+
+    async fn cancel_batch(
+        &self,
+        request: Request<v1::CancelBatchRequest>,
+    ) -> Result<Response<v1::CancelBatchResponse>, Status> {
+        let asked = request.get_ref();
+        let found = self.find(&asked.table, &asked.batch_id).await;
+        let found = found.map_err(|e| status_of(&e))?;
+        if let Found::Record(record) = &found {
+            record.cancellation.cancel();
+            let limit = deadline::remaining(request.metadata()).unwrap_or(CANCEL_WAIT);
+            // Whether it ended or not, the answer says how it stands.
+            deadline::within(Some(limit.min(CANCEL_WAIT)), record.ended()).await;
+        }
+        let batch = Some(found.message());
+        Ok(Response::new(v1::CancelBatchResponse { batch }))
+    }
+}
+
+/// The message of a batch that stands like that.
+pub(crate) fn batch_message(record: &BatchRecord, status: &BatchStatus) -> v1::Batch {
+    let mut batch = v1::Batch {
+        table: record.table.clone(),
+        batch_id: record.batch_id.0.clone(),
+        ..v1::Batch::default()
+    };
+    match status {
+        BatchStatus::Queued => {
+            batch.set_state(v1::BatchState::Running);
+            batch.progress = Some(v1::BatchProgress {
+                phase: "queue".to_owned(),
+                ..v1::BatchProgress::default()
+            });
+        }
+        BatchStatus::Running(progress) => {
+            batch.set_state(v1::BatchState::Running);
+            batch.progress = Some(progress_message(progress));
+        }
+        BatchStatus::Succeeded(result) => {
+            batch.set_state(v1::BatchState::Succeeded);
+            batch.result = Some(result_message(result));
+        }
+        BatchStatus::Failed(error, _) => {
+            batch.set_state(v1::BatchState::Failed);
+            batch.error = Some(error_message(error));
+        }
+        BatchStatus::Cancelled(_) => batch.set_state(v1::BatchState::Cancelled),
+    }
+    batch
+}
+
+fn progress_message(progress: &BatchProgress) -> v1::BatchProgress {
+    v1::BatchProgress {
+        phase: phase_word(progress.phase).to_owned(),
+        events_read_count: progress.events_read,
+        source_bytes_read: progress.bytes_read,
+        source_bytes_total: progress.bytes_total.unwrap_or_default(),
+        buckets_merged_count: progress.buckets_merged,
+        buckets_total: progress.buckets_total,
+    }
+}
+
+/// A phase as messages name it.
+pub(crate) fn phase_word(phase: BatchPhase) -> &'static str {
+    match phase {
+        BatchPhase::Reading => "decode",
+        BatchPhase::Merging => "merge",
+        BatchPhase::Committing => "commit",
+    }
+}
+
+/// The batch at once and whenever it changes, until it ends or the node stops.
+fn watched(serving: Serving, record: Arc<BatchRecord>) -> Answers<v1::WatchBatchResponse> {
+    let mut changes = record.watch();
+    changes.mark_changed();
+    let next = move |state: Option<_>| {
+        let (serving, record) = (serving.clone(), Arc::clone(&record));
+        async move {
+            let mut changes: tokio::sync::watch::Receiver<BatchStatus> = state?;
+            tokio::select! {
+                biased;
+                changed = changes.changed() => changed.ok()?,
+                () = serving.stopped() => {
+                    return Some((Err(status_of(&Serving::stopping())), None));
+                }
+            }
+            // Progress comes from every thread; nobody looks ten times a second.
+            deadline::within(Some(WATCH_INTERVAL), record.ended()).await;
+            let status = changes.borrow_and_update().clone();
+            let batch = Some(batch_message(&record, &status));
+            let rest = (!status.is_final()).then_some(changes);
+            Some((Ok(v1::WatchBatchResponse { batch }), rest))
+        }
+    };
+    futures::stream::unfold(Some(changes), next).boxed()
+}
+
+fn check_batch_id(id: &str) -> Result<(), Status> {
+    use tidegate_cluster::metadata::limits::NAME_BYTES_MAX;
+    if id.len() <= NAME_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!("batch_id: is longer than {NAME_BYTES_MAX} bytes");
+    let error = Error::new(Code::InvalidArgument, message);
+    Err(status_of_field("batch_id", &error))
+}
+
+fn format_of(word: &str) -> Result<Option<FileFormat>> {
+    match word {
+        "" => Ok(None),
+        word => FileFormat::from_word(word).map(Some),
+    }
+}
+
+fn ranges(offsets: &BTreeMap<String, v1::OffsetRange>) -> BTreeMap<String, OffsetRange> {
+    offsets
+        .iter()
+        .map(|(partition, range)| {
+            let range = OffsetRange {
+                from: range.from,
+                to: range.to,
+            };
+            (partition.clone(), range)
+        })
+        .collect()
+}
