@@ -236,6 +236,7 @@ impl Coordinator {
         rebuild_index: bool,
     ) -> Result<Try> {
         let started = self.parts.clock.monotonic_ns();
+        let head = (head, open.table.head_digest);
         let snapshot = self.snapshots.at(open.id, open.log, head).await?;
         let manifest = self.execute(open, snapshot, request, rebuild_index).await?;
         let version = open.table.next_version();
