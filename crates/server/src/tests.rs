@@ -211,7 +211,8 @@ async fn places_are_confined_and_apart() {
 
 #[tokio::test]
 async fn a_newest_commit_that_is_not_the_acknowledged_one_is_not_read() {
-    let cases: [(&str, fn(String) -> Option<String>, Code); 5] = [
+    type Damage = fn(String) -> Option<String>;
+    let cases: [(&str, Damage, Code); 5] = [
         ("gone", |_| None, Code::LogBehindRaft),
         ("emptied", |_| Some(String::new()), Code::Corrupt),
         (
