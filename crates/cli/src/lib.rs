@@ -70,7 +70,8 @@ fn dispatch(context: &Context, command: Command) -> Result<()> {
 fn log_to_stderr(is_node: bool) {
     let filter = match std::env::var("TIDEGATE_LOG") {
         Ok(filter) => filter,
-        Err(_) if is_node => "warn".to_owned(),
+        // What openraft warns of while it elects a leader is its daily work.
+        Err(_) if is_node => "warn,openraft=error".to_owned(),
         Err(_) => return,
     };
     let started = tracing_subscriber::fmt()
