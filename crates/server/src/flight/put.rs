@@ -10,6 +10,7 @@ use std::time::Duration;
 use arrow_flight::{FlightData, PutResult};
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use tidegate_change::spec::TableMode;
 use tidegate_change::{BatchResult, Code, Error, Result};
 use tidegate_cluster::metadata::OffsetRange;
 use tidegate_decode::FileFormat;
@@ -120,6 +121,7 @@ impl Put {
         let intake = Intake {
             spool: self.serving.spool.clone(),
             is_flat: resolved.spec.source.format == "flat",
+            is_append: resolved.spec.mode == TableMode::Append,
             content: request.content,
             rows: request.rows,
             format: request

@@ -40,6 +40,8 @@ pub(super) struct Intake {
     pub(super) spool: Spool,
     /// Whether the table's source is a flat one: its columns may come as they are.
     pub(super) is_flat: bool,
+    /// Whether rows are known by their place in the source (R-K7).
+    pub(super) is_append: bool,
     /// What the messages hold, where the caller says it.
     pub(super) content: Option<PutContent>,
     /// Rows that must come, where the caller says it.
@@ -136,7 +138,14 @@ impl Intake {
                 .with_hint("limits.columns bounds them"));
         }
         let directory = spool.path().to_owned();
-        match self.content.unwrap_or_else(|| kind_of(schema)) {
+        let kind = self.content.unwrap_or_else(|| kind_of(schema));
+        if self.is_append && !matches!(kind, PutContent::Files) {
+            // The place that tells rows apart is not kept by a put of single records or columns.
+            let message = "an append table takes puts of files only";
+            return Err(Error::new(Code::Unsupported, message)
+                .with_hint("put files (`file`, `chunk`), whose names and rows are places"));
+        }
+        match kind {
             PutContent::Files => {
                 let files = files::Files::new(schema, directory, self.format, self.limits)?;
                 Ok(Box::new(files))
