@@ -116,8 +116,8 @@ impl Condensing {
         self.rejects.extend(rejects);
         let greatest = slice::accepted_max(table, rules, &grouped, &condensed.rejects)?;
         self.max_sequence = self.max_sequence.take().max(greatest);
-        if let (None, Some(key)) = (&self.tie_example, condensed.tie_example) {
-            self.tie_example = Some(slice::key_json(table, &grouped, key)?);
+        if self.tie_example.is_none() {
+            self.tie_example = slice::tie_example(table, &grouped, condensed.tie_example)?;
         }
         let survivors = grouped.events().take(&condensed.survivors)?;
         self.survivors.push(survivors);

@@ -49,12 +49,7 @@ pub(crate) async fn run(
     let merged = resolve(&rules, &grouped, &stored)?;
     let rejects = rejects_of(&table, &slice.places, &grouped, &merged.rejects)?;
     let max_sequence = accepted_max(&table, &rules, &grouped, &merged.rejects)?;
-    // What tells rows apart without keys never shows.
-    let tie_example = merged
-        .tie_example
-        .filter(|_| table.layout.position.is_none())
-        .map(|key| key_json(&table, &grouped, key))
-        .transpose()?;
+    let tie_example = tie_example(&table, &grouped, merged.tie_example)?;
     let output = write(&table, &found, merged).await?;
     Ok(SliceOutput {
         output,
@@ -189,15 +184,22 @@ pub(crate) fn accepted_max(
     Ok(taken.map(|(_, row)| row).max().map(SequenceBytes::from_row))
 }
 
+/// The key with a tie as JSON, for a warning (R-T5); what tells rows apart without keys never shows.
+pub(crate) fn tie_example(
+    table: &TableView,
+    grouped: &Grouped,
+    key: Option<u32>,
+) -> Result<Option<serde_json::Value>> {
+    key.filter(|_| table.layout.position.is_none())
+        .map(|key| key_json(table, grouped, key))
+        .transpose()
+}
+
 /// A key as JSON.
 ///
 /// # Errors
 /// `INTERNAL` for a key that is not there.
-pub(crate) fn key_json(
-    table: &TableView,
-    grouped: &Grouped,
-    key: u32,
-) -> Result<serde_json::Value> {
+fn key_json(table: &TableView, grouped: &Grouped, key: u32) -> Result<serde_json::Value> {
     let mut object = serde_json::Map::new();
     for (column, values) in table.layout.key_columns().zip(grouped.key_columns()) {
         object.insert(column.name.clone(), json::value_at(values, key as usize)?);
