@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::Array;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use tidegate_change::spec::TableLayout;
 use tidegate_change::{KeyHash, Result};
@@ -36,6 +37,7 @@ pub(crate) struct Backlog {
     /// Which payload columns some part carries (R-N5).
     carried: Vec<bool>,
     events: u64,
+    has_key_changes: bool,
     /// Whether key changes that lack values were filled in elsewhere and those in files no longer count.
     are_lacking_void: bool,
 }
@@ -64,8 +66,6 @@ pub(crate) struct EventReader {
     schema: EventSchema,
     carried: Vec<bool>,
     are_lacking_void: bool,
-    /// What they are events of.
-    pub layout: TableLayout,
     /// Where events go that are regrouped.
     pub directory: Arc<SpillDirectory>,
 }
@@ -130,6 +130,7 @@ impl Backlog {
             ranges: Vec::new(),
             carried: vec![false; layout.payload_columns().count()],
             events: 0,
+            has_key_changes: false,
             are_lacking_void: false,
         }
     }
@@ -153,6 +154,8 @@ impl Backlog {
         for (carried, column) in self.carried.iter_mut().zip(&part.payload) {
             *carried |= column.values.is_some();
         }
+        let old_keys = part.old_keys.as_ref();
+        self.has_key_changes |= old_keys.is_some_and(|old| old.null_count() < old.len());
         self.parts.push(part);
         if self.bytes > self.held_bytes_max {
             self.spill()?;
@@ -236,6 +239,11 @@ impl Backlog {
         &self.carried
     }
 
+    /// Whether some event changes its key.
+    pub(crate) fn has_key_changes(&self) -> bool {
+        self.has_key_changes
+    }
+
     /// Whether some events are in files.
     pub(crate) fn has_spilled(&self) -> bool {
         !self.ranges.is_empty()
@@ -247,7 +255,6 @@ impl Backlog {
             schema: EventSchema::new(&self.layout),
             carried: self.carried.clone(),
             are_lacking_void: self.are_lacking_void,
-            layout: self.layout.clone(),
             directory: Arc::clone(&self.directory),
         })
     }

@@ -21,6 +21,7 @@ use crate::backlog::{Backlog, EventReader};
 use crate::event_part::EventPart;
 use crate::lookup::{self, Need};
 use crate::partition::one_slice;
+use crate::regrouping::Regrouping;
 use crate::spill::SpilledBatch;
 use crate::table::TableView;
 
@@ -39,6 +40,9 @@ pub(crate) async fn fill(
     backlog: &mut Backlog,
     slice_bytes: usize,
 ) -> Result<u64> {
+    if !backlog.has_key_changes() {
+        return Ok(0);
+    }
     let mut chains = Chains::default();
     backlog.visit(|part| chains.link(part))?;
     if chains.links == 0 {
@@ -175,30 +179,12 @@ impl Groups {
             return Ok(Self::Held(parts));
         }
         let reader = backlog.reader();
-        let mut file = reader.directory.file()?;
-        let mut written = Vec::new();
+        let mut regrouping = Regrouping::new(&reader, GROUPS as usize)?;
         backlog.visit(|part| {
-            let mut groups: Vec<Vec<u32>> = vec![Vec::new(); GROUPS as usize];
-            for (event, group) in by_group(part, chains)? {
-                if let Some(events) = groups.get_mut(group as usize) {
-                    events.push(event);
-                }
-            }
-            for (group, events) in groups.into_iter().enumerate() {
-                if !events.is_empty() {
-                    let (bytes, rows, size) = reader.encode(&part.take(&events)?)?;
-                    written.push((group, file.append(&bytes)?, (rows, size)));
-                }
-            }
-            Ok(())
+            let events = by_group(part, chains)?.into_iter();
+            regrouping.put(part, events.map(|(event, group)| (event, group as usize)))
         })?;
-        let file = Arc::new(file);
-        let mut groups: Vec<Vec<SpilledBatch>> = vec![Vec::new(); GROUPS as usize];
-        for (group, extent, batch) in written {
-            if let Some(group) = groups.get_mut(group) {
-                group.push(SpilledBatch::new(&file, extent, batch));
-            }
-        }
+        let mut groups = regrouping.finish();
         groups.retain(|group| !group.is_empty());
         Ok(Self::Spilled(reader, groups))
     }

@@ -14,7 +14,8 @@ use tidegate_merge::{Events, MergeRules, Stored, condense, group, resolve};
 use crate::backlog::EventReader;
 use crate::event_part::EventPart;
 use crate::lookup::{self, Need};
-use crate::partition::{Picked, Regrouped, one_slice};
+use crate::partition::one_slice;
+use crate::regrouping::Regrouping;
 use crate::slice::{self, SliceOutput};
 use crate::spill::SpilledBatch;
 use crate::spilled_slices::Chunk;
@@ -163,39 +164,16 @@ impl Cutter<'_> {
         if bounds.is_empty() {
             return Ok(None);
         }
-        let mut pieces: Vec<Vec<SpilledBatch>> = vec![Vec::new(); bounds.len() + 1];
-        let mut file = self.reader.directory.file()?;
-        let mut written = Vec::new();
+        let mut regrouping = Regrouping::new(self.reader, bounds.len() + 1)?;
         for batch in batches {
             let part = self.reader.load(batch)?;
             let sequences = self.table.encoder.encode(&part.sequence)?;
-            let mut places: Vec<Vec<(usize, usize)>> = vec![Vec::new(); pieces.len()];
-            for (event, row) in sequences.iter().enumerate() {
-                let piece = bounds.partition_point(|bound| *bound.0 <= *row.data());
-                if let Some(places) = places.get_mut(piece) {
-                    places.push((0, event));
-                }
-            }
-            let source = Regrouped {
-                parts: std::slice::from_ref(&part),
-                layout: &self.reader.layout,
-            };
-            for (to, places) in places
-                .into_iter()
-                .enumerate()
-                .filter(|(_, p)| !p.is_empty())
-            {
-                let own = source.gather(&Picked::Places(places))?;
-                let (bytes, rows, size) = self.reader.encode(&own)?;
-                written.push((to, file.append(&bytes)?, (rows, size)));
-            }
+            let pieces = sequences
+                .iter()
+                .map(|row| bounds.partition_point(|bound| *bound.0 <= *row.data()));
+            regrouping.put(&part, (0u32..).zip(pieces))?;
         }
-        let file = Arc::new(file);
-        for (to, extent, batch) in written {
-            if let Some(piece) = pieces.get_mut(to) {
-                piece.push(SpilledBatch::new(&file, extent, batch));
-            }
-        }
+        let mut pieces = regrouping.finish();
         pieces.retain(|piece| !piece.is_empty());
         // Sequences that were not sampled may still be told apart by another cut; one piece cannot.
         Ok((pieces.len() > 1).then_some(pieces))

@@ -32,6 +32,7 @@ mod lookup;
 mod merging;
 mod output;
 mod partition;
+mod regrouping;
 mod reject;
 mod retention;
 mod slice;

@@ -9,11 +9,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tidegate_change::key::CanonicalKeys;
-use tidegate_change::{IndexHash, KeyHash, Result};
+use tidegate_change::{IndexHash, Result};
 
 use crate::backlog::{EventReader, RANGES, SpilledEvents};
 use crate::event_part::EventPart;
-use crate::partition::{Picked, Regrouped, places_by_group};
+use crate::regrouping::Regrouping;
 use crate::spill::SpilledBatch;
 
 /// Parts that a range is split into at a time.
@@ -156,7 +156,9 @@ impl SliceQueue {
             false => (0, u64::MAX),
         };
         let width = ((bounds.1 - bounds.0) / SPLIT).saturating_add(1);
-        let group = |hash: u64| usize::try_from((hash.saturating_sub(bounds.0)) / width);
+        let group = |hash: u64| {
+            usize::try_from(hash.saturating_sub(bounds.0) / width).unwrap_or(usize::MAX)
+        };
         let mut parts: Vec<Chunk> = (0..SPLIT)
             .map(|_| Chunk {
                 batches: Vec::new(),
@@ -165,41 +167,19 @@ impl SliceQueue {
                 bounds: (u64::MAX, 0),
             })
             .collect();
-        let mut file = self.reader.directory.file()?;
-        let mut written = Vec::new();
+        let mut regrouping = Regrouping::new(&self.reader, parts.len())?;
         for batch in &chunk.batches {
-            let mut part = self.reader.load(batch)?;
+            let part = self.reader.load(batch)?;
             let hashes = hashes(&part, by)?;
             for hash in &hashes {
-                let Some(to) = group(*hash).ok().and_then(|at| parts.get_mut(at)) else {
-                    continue;
-                };
-                to.bounds = (to.bounds.0.min(*hash), to.bounds.1.max(*hash));
+                if let Some(to) = parts.get_mut(group(*hash)) {
+                    to.bounds = (to.bounds.0.min(*hash), to.bounds.1.max(*hash));
+                }
             }
-            let own =
-                std::mem::replace(&mut part.hashes, hashes.into_iter().map(KeyHash).collect());
-            let at = |hash: KeyHash| group(hash.0).unwrap_or(usize::MAX);
-            let places = places_by_group(std::slice::from_ref(&part), parts.len(), at);
-            part.hashes = own;
-            let source = Regrouped {
-                parts: std::slice::from_ref(&part),
-                layout: &self.reader.layout,
-            };
-            for (to, places) in places
-                .into_iter()
-                .enumerate()
-                .filter(|(_, p)| !p.is_empty())
-            {
-                let own = source.gather(&Picked::Places(places))?;
-                let (bytes, rows, size) = self.reader.encode(&own)?;
-                written.push((to, file.append(&bytes)?, (rows, size)));
-            }
+            regrouping.put(&part, (0u32..).zip(hashes.iter().map(|hash| group(*hash))))?;
         }
-        let file = Arc::new(file);
-        for (to, extent, batch) in written {
-            if let Some(part) = parts.get_mut(to) {
-                part.batches.push(SpilledBatch::new(&file, extent, batch));
-            }
+        for (part, batches) in parts.iter_mut().zip(regrouping.finish()) {
+            part.batches = batches;
         }
         parts.retain(|part| !part.batches.is_empty());
         spread(&mut parts, chunk.share);
