@@ -17,21 +17,9 @@ pub mod time;
 /// The encoded descriptors of all services.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
-/// The public interface.
-pub mod v1 {
-    #![expect(
-        unused_qualifications,
-        clippy::allow_attributes,
-        clippy::clone_on_ref_ptr,
-        clippy::missing_errors_doc,
-        clippy::too_many_lines,
-        reason = "generated"
-    )]
-    tonic::include_proto!("tidegate.v1");
-}
+pub use generated::{internal, v1};
 
-/// What nodes of one cluster say to each other.
-pub mod internal {
+mod generated {
     #![expect(
         unused_qualifications,
         clippy::allow_attributes,
@@ -40,5 +28,14 @@ pub mod internal {
         clippy::too_many_lines,
         reason = "generated"
     )]
-    tonic::include_proto!("tidegate.internal.v1");
+
+    /// The public interface.
+    pub mod v1 {
+        tonic::include_proto!("tidegate.v1");
+    }
+
+    /// What nodes of one cluster say to each other.
+    pub mod internal {
+        tonic::include_proto!("tidegate.internal.v1");
+    }
 }

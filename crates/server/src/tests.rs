@@ -1,6 +1,5 @@
 //! A directory from the outside, with workers that write one small file a batch.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,27 +20,31 @@ struct OneFile;
 #[async_trait]
 impl Workers for OneFile {
     async fn execute(&self, work: Work) -> Result<Manifest> {
-        let path = names::data_file(FileLevel::Fresh, work.attempt, 0);
-        work.root.write(&path, b"rows".to_vec()).await?;
-        let add = AddFile {
-            path,
-            size: 4,
-            data_change: true,
-            stats: Some("{\"numRecords\":3}".into()),
-            ..AddFile::default()
-        };
-        Ok(Manifest {
-            actions: vec![Action::Add(add)],
-            counters: Counters {
-                events: 3,
-                inserted: 3,
-                ..Counters::default()
-            },
-            watermark: serde_json::json!(7),
-            offsets: BTreeMap::new(),
-            ..Manifest::default()
-        })
+        one_file(&work, 3).await
     }
+}
+
+/// Writes a file that stands for some rows.
+pub(crate) async fn one_file(work: &Work, rows: u64) -> Result<Manifest> {
+    let path = names::data_file(FileLevel::Fresh, work.attempt, 0);
+    work.root.write(&path, b"rows".to_vec()).await?;
+    let add = AddFile {
+        path,
+        size: 4,
+        data_change: true,
+        stats: Some(format!("{{\"numRecords\":{rows}}}")),
+        ..AddFile::default()
+    };
+    Ok(Manifest {
+        actions: vec![Action::Add(add)],
+        counters: Counters {
+            events: rows,
+            inserted: rows,
+            ..Counters::default()
+        },
+        watermark: serde_json::json!(7),
+        ..Manifest::default()
+    })
 }
 
 fn spec(name: &str) -> TableSpec {

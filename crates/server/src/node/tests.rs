@@ -6,10 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tidegate_apply::{Manifest, Work};
-use tidegate_change::{Code, Counters, Error, Result};
+use tidegate_change::{Code, Error, Result};
 use tidegate_cluster::Workers;
-use tidegate_delta::actions::{Action, AddFile};
-use tidegate_delta::names::{self, FileLevel};
 use tidegate_rpc::status::error_of;
 use tidegate_rpc::v1;
 use tidegate_rpc::v1::batch_service_client::BatchServiceClient;
@@ -23,6 +21,7 @@ use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus}
 use crate::config::{Config, Span};
 use crate::embedded::OpenOptions;
 use crate::node::Node;
+use crate::tests::one_file;
 
 /// Workers that write one file a batch, and wait for a permit before they do.
 #[derive(Debug)]
@@ -56,25 +55,7 @@ impl Workers for GatedWorkers {
                 "file refused.jsonl line 1: a key is NULL",
             ));
         }
-        let path = names::data_file(FileLevel::Fresh, work.attempt, 0);
-        work.root.write(&path, b"rows".to_vec()).await?;
-        let add = AddFile {
-            path,
-            size: 4,
-            data_change: true,
-            stats: Some("{\"numRecords\":1}".into()),
-            ..AddFile::default()
-        };
-        Ok(Manifest {
-            actions: vec![Action::Add(add)],
-            counters: Counters {
-                events: 1,
-                inserted: 1,
-                ..Counters::default()
-            },
-            watermark: serde_json::json!(7),
-            ..Manifest::default()
-        })
+        one_file(&work, 1).await
     }
 }
 
