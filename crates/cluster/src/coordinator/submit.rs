@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tidegate_apply::work::SourceFile;
-use tidegate_apply::{BatchObserver, BatchPhase, BatchProgress, Manifest, Work};
+use tidegate_apply::{BatchObserver, BatchPhase, BatchProgress, Manifest, Work, is_index_damage};
 use tidegate_change::spec::ResolvedSpec;
 use tidegate_change::{BatchId, BatchResult, Code, Error, Kind, Result, TableVersion};
 use tidegate_delta::actions::SPEC_DOMAIN;
@@ -61,6 +61,38 @@ pub(super) struct OpenTry<'a> {
     pub(super) attempt: u64,
 }
 
+impl OpenTry<'_> {
+    /// A failure behind `Prepare`, after which only the slot decides.
+    pub(super) fn undecided(&self, error: Error) -> Error {
+        self.open_outcome(error).with_hint(
+            "it is prepared: the next command that writes publishes it, once storage takes it; the same batch again gets its answer",
+        )
+    }
+
+    /// A failure of `Prepare` itself, which may or may not be durable.
+    fn unknown(&self, error: Error) -> Error {
+        self.open_outcome(error).with_hint(
+            "the next command that writes finds out whether it was prepared, and publishes it then; submit the same batch again",
+        )
+    }
+
+    fn open_outcome(&self, error: Error) -> Error {
+        let (table, version) = (&self.table.name, self.table.next_version());
+        error.context(format!(
+            "table {table}: the outcome of version {version} is open"
+        ))
+    }
+
+    /// The end of a try whose attempt was closed: the failure that ended the try is the one to report.
+    pub(super) fn ended<T>(&self, tried: Result<T>, closed: Result<()>) -> Result<T> {
+        if let (Err(_), Err(error)) = (&tried, &closed) {
+            tracing::warn!(table = self.table.name, %error, "an attempt was not closed");
+            return tried;
+        }
+        closed.and(tried)
+    }
+}
+
 impl Coordinator {
     /// Applies a batch, once: the same batch again gets the same answer.
     ///
@@ -72,12 +104,24 @@ impl Coordinator {
         let lock = self.lock_of(&id);
         let waiting = async { Ok(lock.lock().await) };
         let _working = request.cancellation.guard(waiting).await?;
+        let mut rebuild_index = false;
         for _ in 0..TRIES_MAX {
-            match self.try_batch(&id, request).await {
+            match self.try_batch(&id, request, rebuild_index).await {
                 Ok(Try::Answered(result)) => return Ok(*result),
                 Ok(Try::Lost) => {}
                 Err(error) if error.kind() == Kind::Conflict => {
                     tracing::debug!(table = request.table, %error, "a batch starts over");
+                }
+                // A new attempt, so that what this one wrote is collected as any other's.
+                Err(error) if !rebuild_index && is_index_damage(&error) => {
+                    let table = &request.table;
+                    tracing::warn!(table, %error, "the key index is rebuilt from the table");
+                    if let Some(observer) = &request.observer {
+                        observer.warn(&format!(
+                            "table {table}: the key index is rebuilt from the table: {error}"
+                        ));
+                    }
+                    rebuild_index = true;
                 }
                 Err(error) => return Err(error),
             }
@@ -131,7 +175,12 @@ impl Coordinator {
         Ok(None)
     }
 
-    async fn try_batch(&self, id: &TableId, request: &BatchRequest) -> Result<Try> {
+    async fn try_batch(
+        &self,
+        id: &TableId,
+        request: &BatchRequest,
+        rebuild_index: bool,
+    ) -> Result<Try> {
         self.resolve(id).await?;
         let table = self.table(id).await?;
         let log = self.log(&table)?;
@@ -170,11 +219,13 @@ impl Coordinator {
             log: &log,
             attempt,
         };
-        let tried = self.run_attempt(&open, head, request).await;
-        if !matches!(&tried, Ok(Try::Answered(_)) if !request.dry_run) {
-            self.give_up(&open).await?;
+        let run = self.run_attempt(&open, head, request, rebuild_index);
+        let tried = run.await;
+        if matches!(&tried, Ok(Try::Answered(_)) if !request.dry_run) {
+            return tried;
         }
-        tried
+        let closed = self.give_up(&open).await;
+        open.ended(tried, closed)
     }
 
     async fn run_attempt(
@@ -182,10 +233,12 @@ impl Coordinator {
         open: &OpenTry<'_>,
         head: TableVersion,
         request: &BatchRequest,
+        rebuild_index: bool,
     ) -> Result<Try> {
         let started = self.parts.clock.monotonic_ns();
+        let head = (head, open.table.head_digest);
         let snapshot = self.snapshots.at(open.id, open.log, head).await?;
-        let manifest = self.execute(open, snapshot, request).await?;
+        let manifest = self.execute(open, snapshot, request, rebuild_index).await?;
         let version = open.table.next_version();
         let result = BatchResult {
             table: open.table.name.clone(),
@@ -230,7 +283,8 @@ impl Coordinator {
         if !self.prepare(open, &draft, time_ms, progress).await? {
             return Ok(Try::Lost);
         }
-        self.resolve(open.id).await?;
+        let resolved = self.resolve(open.id).await;
+        resolved.map_err(|e| open.undecided(e))?;
         let table = self.table(open.id).await?;
         match table.standing(&request.key) {
             Standing::Final { version: at } if at == version => Ok(Try::Answered(Box::new(result))),
@@ -248,6 +302,7 @@ impl Coordinator {
         open: &OpenTry<'_>,
         snapshot: Arc<TableSnapshot>,
         request: &BatchRequest,
+        rebuild_index: bool,
     ) -> Result<Manifest> {
         let work = Work {
             root: open.log.root().clone(),
@@ -256,6 +311,7 @@ impl Coordinator {
             attempt: self.attempt_id(open.attempt),
             now_ms: self.parts.clock.now_ms(),
             sources: request.sources.clone(),
+            rebuild_index,
             limits: self.options.limits.clone(),
             observer: request.observer.clone(),
         };
@@ -287,7 +343,8 @@ impl Coordinator {
             parts: vec![part],
             proposed_ms: self.parts.clock.now_ms(),
         };
-        match self.propose(Entry::Prepare(entry)).await?.outcome {
+        let proposed = self.propose(Entry::Prepare(entry)).await;
+        match proposed.map_err(|e| open.unknown(e))?.outcome {
             Outcome::Prepared(_) => Ok(true),
             Outcome::Refused(
                 Refusal::HeadMoved { .. }

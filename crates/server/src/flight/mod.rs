@@ -88,7 +88,7 @@ impl FlightService for FlightEndpoint {
         &self,
         _request: Request<Criteria>,
     ) -> Result<Response<Self::ListFlightsStream>, Status> {
-        let flights = get::flights(&self.serving).await;
+        let flights = get::flights(&self.serving);
         flights.map(Response::new).map_err(|e| status_of(&e))
     }
 

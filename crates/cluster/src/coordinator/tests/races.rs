@@ -11,19 +11,19 @@ use tidegate_delta::{DeltaLog, TableRoot, names};
 use super::support::{Lake, TABLE, check, objects, request, spec};
 use crate::coordinator::CoordinatorOptions;
 
-async fn lake() -> Lake {
+pub(super) async fn lake() -> Lake {
     Lake::new(Arc::new(InMemory::new()), CoordinatorOptions::default()).await
 }
 
-async fn put_commit(store: &Arc<dyn ObjectStore>, version: u64, text: &str) {
+pub(super) async fn put_commit(store: &Arc<dyn ObjectStore>, version: u64, text: &str) {
     let root = TableRoot::new(Arc::clone(store), Path::from(TABLE));
     root.write(&names::commit(TableVersion(version)), text.to_owned())
         .await
         .unwrap();
 }
 
-const VACUUM: &str = r#"{"commitInfo":{"timestamp":5000,"inCommitTimestamp":5000,"operation":"VACUUM START","engineInfo":"Apache-Spark/4.2.0 Delta-Lake/4.4.0","txnId":"x"}}"#;
-const APPEND: &str = "{\"commitInfo\":{\"timestamp\":5000,\"inCommitTimestamp\":5000,\"operation\":\"WRITE\",\"engineInfo\":\"other\"}}\n{\"add\":{\"path\":\"p.parquet\",\"partitionValues\":{},\"size\":1,\"modificationTime\":1,\"dataChange\":true}}";
+pub(super) const VACUUM: &str = r#"{"commitInfo":{"timestamp":5000,"inCommitTimestamp":5000,"operation":"VACUUM START","engineInfo":"Apache-Spark/4.2.0 Delta-Lake/4.4.0","txnId":"x"}}"#;
+pub(super) const APPEND: &str = "{\"commitInfo\":{\"timestamp\":5000,\"inCommitTimestamp\":5000,\"operation\":\"WRITE\",\"engineInfo\":\"other\"}}\n{\"add\":{\"path\":\"p.parquet\",\"partitionValues\":{},\"size\":1,\"modificationTime\":1,\"dataChange\":true}}";
 
 #[tokio::test]
 async fn the_same_batch_gets_the_same_answer() {
@@ -186,6 +186,24 @@ async fn a_log_that_was_rolled_back_is_noticed() {
         lake.submit("b3", "x").await.unwrap_err().code(),
         Code::Quarantined
     );
+}
+
+#[tokio::test]
+async fn a_newest_commit_that_was_changed_is_noticed() {
+    for changed in [
+        "",
+        "{\"commitInfo\":{\"inCommitTimestamp\":9000,\"operation\":\"FENCE\"}}",
+    ] {
+        let lake = lake().await;
+        lake.submit("b1", "x").await.unwrap();
+        put_commit(&lake.store, 1, changed).await;
+        // A process that has not read the commit.
+        let other = lake.another(1).await;
+        let error = other.submit(&request("b2", "x")).await.unwrap_err();
+        assert_eq!(error.code(), Code::Corrupt, "{changed:?}: {error:?}");
+        let error = lake.submit("b2", "x").await.unwrap_err();
+        assert_eq!(error.code(), Code::Quarantined, "{changed:?}: {error:?}");
+    }
 }
 
 #[tokio::test]
