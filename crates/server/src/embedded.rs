@@ -29,8 +29,6 @@ pub(crate) const RAFT_DIRECTORY: &str = "raft";
 const SPOOL_DIRECTORY: &str = "spool";
 /// Directory of what the memory of batches does not hold.
 const SPILL_DIRECTORY: &str = "spill";
-/// The one node of an embedded group.
-const NODE: NodeId = NodeId(0);
 
 /// How to open an [`Embedded`].
 #[derive(Clone, Debug)]
@@ -103,7 +101,7 @@ impl Embedded {
             stores: Arc::new(lake.clone()),
             clock: Arc::clone(&options.clock),
             random: Arc::clone(&options.random),
-            node: NODE,
+            node: member.node(),
         };
         let coordinator_options = CoordinatorOptions {
             limits: Limits {
@@ -135,7 +133,7 @@ impl Embedded {
 
     /// The node that this process is.
     pub(crate) fn node(&self) -> NodeId {
-        NODE
+        self.member.node()
     }
 
     /// Creates a table, below the lake's root by its name unless the spec gives a location.

@@ -127,16 +127,12 @@ impl Coordinator {
     /// # Errors
     /// `TABLE_NOT_FOUND`.
     pub async fn table_named(&self, name: &str) -> Result<(TableId, Arc<TableState>)> {
-        let state = self.state().await?;
-        match state.table_named(name) {
-            Some((id, table)) => Ok((id.clone(), Arc::clone(table))),
-            None => Err(Refusal::TableUnknown.into_error(name)),
-        }
+        let found = self.parts.consensus.table_named(name).await?;
+        found.ok_or_else(|| Refusal::TableUnknown.into_error(name))
     }
 
     async fn table(&self, id: &TableId) -> Result<Arc<TableState>> {
-        let state = self.state().await?;
-        let table = state.tables.get(id).map(Arc::clone);
+        let table = self.parts.consensus.table(id).await?;
         table.ok_or_else(|| Refusal::TableUnknown.into_error(&id.0))
     }
 

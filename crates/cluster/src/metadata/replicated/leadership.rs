@@ -53,7 +53,12 @@ impl Leadership {
         self.published.state()
     }
 
-    /// The same with its position and membership.
+    /// A part of that state.
+    pub(crate) fn with_state<T>(&self, pick: impl FnOnce(&State) -> T) -> T {
+        self.published.with(pick)
+    }
+
+    /// That state with its position and membership.
     pub(crate) fn applied(&self) -> AppliedState {
         self.published.applied()
     }
@@ -102,14 +107,14 @@ impl Leadership {
     ///
     /// # Errors
     /// `TIMED_OUT`, or why this member stopped.
-    pub(crate) async fn wait_applied(&self, index: u64, limit: Duration) -> Result<Arc<State>> {
+    pub(crate) async fn wait_applied(&self, index: u64, limit: Duration) -> Result<()> {
         let applied = self
             .raft
             .wait(Some(limit))
             .applied_index_at_least(Some(index), "a read waits for what it must see")
             .await;
         match applied {
-            Ok(_) => Ok(self.state()),
+            Ok(_) => Ok(()),
             Err(openraft::metrics::WaitError::Timeout(..)) => Err(Error::new(
                 Code::TimedOut,
                 format!("entry {index} of the metadata log did not come in time"),

@@ -19,7 +19,7 @@ use super::transport::link::Links;
 use super::transport::{CallError, Inbox, Refused, Request, Response, from_bytes, to_bytes};
 use super::types::{Peer, Raft, Types};
 use crate::consensus::{Applied, Consensus};
-use crate::metadata::{ClusterId, Entry, Found, NodeId, State};
+use crate::metadata::{ClusterId, Entry, Found, NodeId, State, TableId, TableState};
 
 /// How long to wait before asking again who leads.
 const LEADER_WAIT: Duration = Duration::from_millis(20);
@@ -255,6 +255,21 @@ impl Member {
         }
     }
 
+    /// Waits until this member has applied everything that was acknowledged before the call.
+    async fn barrier(&self) -> Result<()> {
+        let deadline = Types::now() + self.timeout;
+        loop {
+            let refused = match self.read_index().await {
+                Ok(index) => return self.leadership.wait_applied(index, self.timeout).await,
+                Err(refused) => refused,
+            };
+            if refused.error.code() != Code::NotLeader || Types::now() >= deadline {
+                return Err(refused.error);
+            }
+            Types::sleep(LEADER_WAIT).await;
+        }
+    }
+
     /// The index that a linearizable read must have applied, asked of whoever leads.
     async fn read_index(&self) -> Result<u64, Refused> {
         let refused = match self.leadership.read_index().await {
@@ -277,7 +292,7 @@ impl Member {
 #[async_trait]
 impl Consensus for Member {
     fn writer(&self) -> WriterId {
-        self.state().writer
+        self.leadership.with_state(|state| state.writer)
     }
 
     async fn propose(&self, entry: Entry) -> Result<Applied> {
@@ -308,17 +323,23 @@ impl Consensus for Member {
     }
 
     async fn read(&self) -> Result<Arc<State>> {
-        let deadline = Types::now() + self.timeout;
-        loop {
-            let refused = match self.read_index().await {
-                Ok(index) => return self.leadership.wait_applied(index, self.timeout).await,
-                Err(refused) => refused,
-            };
-            if refused.error.code() != Code::NotLeader || Types::now() >= deadline {
-                return Err(refused.error);
-            }
-            Types::sleep(LEADER_WAIT).await;
-        }
+        self.barrier().await?;
+        Ok(self.state())
+    }
+
+    async fn table(&self, id: &TableId) -> Result<Option<Arc<TableState>>> {
+        self.barrier().await?;
+        let pick = |state: &State| state.tables.get(id).map(Arc::clone);
+        Ok(self.leadership.with_state(pick))
+    }
+
+    async fn table_named(&self, name: &str) -> Result<Option<(TableId, Arc<TableState>)>> {
+        self.barrier().await?;
+        let pick = |state: &State| {
+            let (id, table) = state.table_named(name)?;
+            Some((id.clone(), Arc::clone(table)))
+        };
+        Ok(self.leadership.with_state(pick))
     }
 }
 

@@ -33,6 +33,11 @@ impl Published {
         Arc::clone(&self.read().state)
     }
 
+    /// A part of the state, without holding on to the rest of it.
+    pub(crate) fn with<T>(&self, pick: impl FnOnce(&State) -> T) -> T {
+        pick(&self.read().state)
+    }
+
     /// The same with its position and membership.
     pub(crate) fn applied(&self) -> AppliedState {
         self.read().clone()

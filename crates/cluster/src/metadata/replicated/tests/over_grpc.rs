@@ -29,7 +29,11 @@ impl Drop for Node {
 }
 
 async fn node(is_founder: bool) -> Node {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    node_at("127.0.0.1:0", is_founder).await
+}
+
+async fn node_at(address: &str, is_founder: bool) -> Node {
+    let listener = TcpListener::bind(address).await.unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     let peer = Peer { endpoint };
     let new = match is_founder {
@@ -90,6 +94,42 @@ async fn three_members_replicate_over_grpc() {
         granted(&nodes[0].member, 50),
         "what was before the snapshot is there too"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_node_at_an_old_address_takes_nothing_that_is_not_for_it() {
+    let mut nodes = vec![node(true).await, node(false).await, node(false).await];
+    for new in &nodes[1..] {
+        let (id, peer) = (new.member.node(), new.peer.clone());
+        nodes[0].member.add_learner(id, peer).await.unwrap();
+        nodes[0].member.promote(id, PATIENCE).await.unwrap();
+    }
+    let gone = nodes.pop().unwrap();
+    let (old, peer) = (gone.member.node(), gone.peer.clone());
+    gone.server.abort();
+    drop(gone);
+    let address = peer.endpoint.trim_start_matches("http://");
+    let fresh = node_at(address, false).await;
+    let leader = &nodes[0].member;
+    for n in 1..=30 {
+        insist(leader, grant(n)).await;
+    }
+    assert_eq!(
+        fresh.member.cluster(),
+        None,
+        "it took a message for its predecessor"
+    );
+    assert_eq!(fresh.member.state().last_applied, 0);
+    leader.remove(old).await.unwrap();
+    let id = fresh.member.node();
+    leader.add_learner(id, peer).await.unwrap();
+    leader.promote(id, PATIENCE).await.unwrap();
+    let applied = insist(leader, grant(31)).await;
+    until("the new node has caught up", || {
+        (fresh.member.state().last_applied >= applied.index).then_some(())
+    })
+    .await;
+    assert_eq!(granted(&fresh.member, 30), granted(leader, 30));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -15,7 +15,7 @@ use super::{Address, Refused, Request, Response, from_bytes, to_bytes};
 use crate::metadata::replicated::leadership::Leadership;
 use crate::metadata::replicated::store::{Identity, Store};
 use crate::metadata::replicated::types::{Raft, Snapshot};
-use crate::metadata::{ClusterId, Entry};
+use crate::metadata::{ClusterId, Entry, State};
 
 /// Takes messages for a member.
 #[derive(Debug)]
@@ -158,7 +158,8 @@ impl Inbox {
 
     /// A removed node may not take part again; it may still hear what happened.
     fn refuse_removed(&self, address: Address) -> Result<()> {
-        if self.leadership.state().removed.contains(&address.from) {
+        let is_removed = |state: &State| state.removed.contains(&address.from);
+        if self.leadership.with_state(is_removed) {
             let message = format!("node {} was removed from the metadata group", address.from);
             return Err(Error::new(Code::Fenced, message)
                 .with_hint("join with a new, empty data directory, which gets a new id"));

@@ -4,12 +4,13 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-use openraft::RaftLogReader;
 use openraft::storage::{RaftLogStorage, RaftLogStorageExt};
+use openraft::{EntryPayload, RaftLogReader};
 use tidegate_delta::store::{Step, StepHook, StepKind};
 
 use super::super::WriteMode;
 use super::support::{directory, entry, flushed, open, options};
+use crate::metadata::Entry;
 
 /// Counts syncs, and holds them back while a gate is closed.
 #[derive(Debug, Default)]
@@ -93,4 +94,33 @@ async fn entries_come_from_the_file_when_memory_has_dropped_them() {
     );
     let limited = opened.log.limited_get_log_entries(10, 190).await.unwrap();
     assert_eq!(limited, expected[10..190], "far below the limit");
+}
+
+#[tokio::test]
+async fn a_message_carries_no_more_than_its_bytes() {
+    let dir = directory();
+    let mut opened = open(dir.path(), &options(None, WriteMode::Thread)).unwrap();
+    let large = |index| {
+        let mut entry = entry(1, index);
+        if let EntryPayload::Normal(Entry::CreateTable(create)) = &mut entry.payload {
+            create.location = "x".repeat(100_000);
+        }
+        entry
+    };
+    for index in 0..30 {
+        opened.log.blocking_append([large(index)]).await.unwrap();
+    }
+    for first in [0, 25] {
+        let some = opened.log.limited_get_log_entries(first, 30).await.unwrap();
+        let left = 30 - first;
+        assert_eq!(some.len() as u64, left.min(10), "from {first}");
+    }
+    // One that is larger than a message goes alone.
+    let mut huge = large(30);
+    if let EntryPayload::Normal(Entry::CreateTable(create)) = &mut huge.payload {
+        create.location = "x".repeat(3_000_000);
+    }
+    opened.log.blocking_append([huge]).await.unwrap();
+    let alone = opened.log.limited_get_log_entries(30, 31).await.unwrap();
+    assert_eq!(alone.len(), 1);
 }
