@@ -134,6 +134,7 @@ impl DecodePlan {
     pub fn decode(&self, chunk: &Chunk) -> Result<Decoded> {
         let decoded = match (&chunk.content, self.envelope) {
             (Content::Lines(bytes), Envelope::Flat) => flat::decode_lines(self, chunk, bytes),
+            (Content::Records(bytes), _) => flat::decode_records(self, chunk, bytes),
             (Content::Lines(bytes), Envelope::Debezium) => {
                 debezium::decode_lines(self, chunk, bytes)
             }

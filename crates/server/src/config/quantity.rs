@@ -141,7 +141,7 @@ fn write_scaled(f: &mut fmt::Formatter<'_>, number: u64, units: &[(&str, u64)]) 
     let fits = units
         .iter()
         .find(|(_, scale)| number != 0 && number.is_multiple_of(*scale));
-    match fits.or(units.last()) {
+    match fits.or_else(|| units.last()) {
         Some((unit, scale)) => write!(f, "{}{unit}", number / scale),
         None => write!(f, "{number}"),
     }

@@ -1,5 +1,7 @@
 //! Rows and changes as Arrow streams.
 
+use std::sync::Arc;
+
 use arrow::ipc::writer::IpcWriteOptions;
 use arrow_flight::encode::FlightDataEncoderBuilder;
 use arrow_flight::error::FlightError;
@@ -26,7 +28,7 @@ pub(super) async fn rows(
     let wanted: Wanted = from_json("ticket", &request.get_ref().ticket)?;
     let reader = serving.embedded.reader();
     let opened = deadline::bounded(request.metadata(), reads::open(&reader, wanted)).await?;
-    let mut encoder = FlightDataEncoderBuilder::new().with_schema(opened.rows.schema().clone());
+    let mut encoder = FlightDataEncoderBuilder::new().with_schema(Arc::clone(opened.rows.schema()));
     if let Some(until) = opened.until {
         let end = StreamEnd {
             until: until.map(version_message),
@@ -83,7 +85,7 @@ pub(super) async fn schema(
 }
 
 /// All tables.
-pub(super) async fn flights(serving: &Serving) -> Result<Answers<FlightInfo>> {
+pub(super) fn flights(serving: &Serving) -> Answers<FlightInfo> {
     let serving = serving.clone();
     let names: Vec<String> = serving
         .embedded
@@ -99,7 +101,7 @@ pub(super) async fn flights(serving: &Serving) -> Result<Answers<FlightInfo>> {
             info.map_err(|e| status_of(&e))
         }
     });
-    Ok(infos.boxed())
+    infos.boxed()
 }
 
 /// A path is a table at its newest version, a command is a ticket.

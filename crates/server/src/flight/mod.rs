@@ -88,8 +88,7 @@ impl FlightService for FlightEndpoint {
         &self,
         _request: Request<Criteria>,
     ) -> Result<Response<Self::ListFlightsStream>, Status> {
-        let flights = get::flights(&self.serving).await;
-        flights.map(Response::new).map_err(|e| status_of(&e))
+        Ok(Response::new(get::flights(&self.serving)))
     }
 
     async fn do_put(
