@@ -22,20 +22,31 @@ const SINGLE: [&str; 11] = [
 ];
 
 /// Second versions that the dependencies bring and that no choice of ours avoids, with the reason.
-const SEVERAL: [(&str, &str); 10] = [
+const SEVERAL: [(&str, &str); 18] = [
     (
         "base64",
         "object_store is on 0.22, parquet and arrow on 0.23",
     ),
+    (
+        "chrono-tz",
+        "openraft's display-more is on 0.8, arrow on 0.10",
+    ),
+    ("cpufeatures", "openraft's quorum-set and blake3 differ"),
     ("foldhash", "follows hashbrown"),
     ("getrandom", "ring, rand and tempfile are on three majors"),
     ("hashbrown", "dashmap, lru and indexmap are on three majors"),
     ("itertools", "datafusion and delta_kernel differ"),
+    ("phf", "follows chrono-tz"),
+    ("phf_shared", "follows phf"),
+    ("prettyplease", "tonic-build and prost-build differ"),
     ("num-bigint", "arrow and parquet differ"),
     ("rand", "object_store and proptest differ"),
     ("rand_core", "follows rand"),
     ("reqwest", "object_store and delta_kernel differ"),
     ("syn", "macros move one by one"),
+    ("unicode-width", "protox's miette is on 0.1"),
+    ("zstd", "tonic is on 0.14, arrow and parquet on 0.13"),
+    ("zstd-safe", "follows zstd"),
 ];
 
 /// Licences that ask for no more than Apache-2.0 does.

@@ -129,6 +129,38 @@ fn crate_edges() -> Result<BTreeMap<String, BTreeSet<String>>> {
     Ok(edges)
 }
 
+/// Dependencies that only generated code names.
+const BY_GENERATED_CODE: [(&str, &str); 1] = [("rpc", "tonic-prost")];
+
+#[test]
+fn every_dependency_is_used() -> Result<()> {
+    let mut unused = Vec::new();
+    for (own, _) in crate_rows()? {
+        let directory = workspace::root().join("crates").join(&own);
+        let manifest = std::fs::read_to_string(directory.join("Cargo.toml"))?;
+        let (_, rest) = manifest
+            .split_once("[dependencies]")
+            .context("no dependencies")?;
+        let listed = rest.lines().take_while(|line| !line.starts_with('['));
+        let names = listed.filter_map(|line| line.split(['.', ' ', '=']).next());
+        let sources: String = workspace::repository_files()?
+            .iter()
+            .filter(|path| path.starts_with(Path::new("crates").join(&own).join("src")))
+            .map(|path| std::fs::read_to_string(workspace::root().join(path)))
+            .collect::<Result<_, _>>()?;
+        for name in names.filter(|name| !name.is_empty()) {
+            let word = name.replace('-', "_");
+            let is_named = ["::", ";", " as "]
+                .iter()
+                .any(|end| sources.contains(&format!("{word}{end}")));
+            if !is_named && !BY_GENERATED_CODE.contains(&(own.as_str(), name)) {
+                unused.push(format!("{own}: {name}"));
+            }
+        }
+    }
+    fail_on(&unused)
+}
+
 /// An edge to a crate allows edges to what that crate lists.
 fn allowed(rows: &BTreeMap<String, CrateRow>, name: &str) -> BTreeSet<String> {
     let mut reached = BTreeSet::new();

@@ -5,20 +5,13 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow::compute::{SortColumn, concat_batches, lexsort_to_indices, take_record_batch};
 use arrow::datatypes::{DataType, Field, Schema};
-use tidegate_change::source::InvalidEvent;
+use tidegate_change::source::{InvalidEvent, Place};
 use tidegate_change::{Code, Error, Result};
 
 /// The refusal of a batch for one of its events.
 #[must_use]
 pub(crate) fn refusal(table: &str, event: &InvalidEvent) -> Error {
-    // Decoding knows physical lines and says them itself; elsewhere the record's number stands for the line.
-    let place = if event.detail.starts_with("line ") {
-        String::new()
-    } else {
-        let field = event.field.as_ref().map(|f| format!(" field {f}:"));
-        format!("line {}:{} ", event.row + 1, field.unwrap_or_default())
-    };
-    let message = format!("table {table}: {} {place}{}", event.file, event.detail);
+    let message = format!("table {table}: {} {}", event.file, event.placed_detail());
     Error::new(event.code, message)
         .with_hint("correct the source, or set on_invalid: quarantine to keep such events apart")
 }
@@ -33,6 +26,8 @@ pub fn reject_schema() -> Arc<Schema> {
         Field::new("field", DataType::Utf8, true),
         Field::new("detail", DataType::Utf8, false),
         Field::new("event", DataType::Utf8, false),
+        Field::new("partition", DataType::Int64, true),
+        Field::new("offset", DataType::Int64, true),
     ]))
 }
 
@@ -46,16 +41,23 @@ pub(crate) fn reject_rows(events: &[InvalidEvent]) -> Result<RecordBatch> {
     };
     let rows: Int64Array = events
         .iter()
-        .map(|e| i64::try_from(e.row).unwrap_or(i64::MAX))
+        .map(|e| i64::try_from(e.place.row).unwrap_or(i64::MAX))
         .collect();
     let fields: StringArray = events.iter().map(|e| e.field.as_deref()).collect();
+    let details = events.iter().map(InvalidEvent::placed_detail);
+    let details = StringArray::from_iter_values(details);
+    let numbers = |of: fn(&Place) -> Option<i64>| -> ArrayRef {
+        Arc::new(Int64Array::from_iter(events.iter().map(|e| of(&e.place))))
+    };
     let columns = vec![
         text(|e| e.code.as_str()),
         text(|e| &e.file),
         Arc::new(rows),
         Arc::new(fields),
-        text(|e| &e.detail),
+        Arc::new(details),
         text(|e| &e.raw),
+        numbers(|place| place.partition),
+        numbers(|place| place.offset),
     ];
     RecordBatch::try_new(reject_schema(), columns)
         .map_err(|e| Error::internal("rejects cannot be built").with_source(e))
@@ -83,13 +85,7 @@ pub(crate) fn sorted_rejects(batches: &[RecordBatch]) -> Result<RecordBatch> {
 
 /// A reject of an event that was decoded but breaks a rule of the table.
 #[must_use]
-pub(crate) fn rule_reject(
-    code: Code,
-    file: &Arc<str>,
-    row: u64,
-    field: &str,
-    raw: String,
-) -> InvalidEvent {
+pub(crate) fn rule_reject(code: Code, file: &Arc<str>, place: Place, raw: String) -> InvalidEvent {
     let detail = match code {
         Code::NullKey => "a key column is NULL",
         Code::NullSequence => "the sequence is NULL",
@@ -97,13 +93,12 @@ pub(crate) fn rule_reject(
         Code::LateBeyondRetention => "older than the purge horizon of deleted keys",
         _ => "breaks a rule of the table",
     };
-    let field = (!field.is_empty()).then(|| field.to_owned());
     InvalidEvent {
         code,
         policy: None,
         file: Arc::clone(file),
-        row,
-        field,
+        place,
+        field: None,
         detail: detail.into(),
         raw,
     }

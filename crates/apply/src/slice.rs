@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidegate_change::mutants::{Mutant, is_on};
 use tidegate_change::sequence::SequenceBytes;
-use tidegate_change::source::InvalidEvent;
+use tidegate_change::source::{InvalidEvent, Place};
 use tidegate_change::{Code, Error, Result, json};
 use tidegate_index::IndexHash;
 use tidegate_merge::{Grouped, MergeRules, Merged, Stored, group, resolve};
@@ -139,7 +139,11 @@ pub(crate) fn rejects_of(
             let (source, row) = places.get(event).ok_or_else(nowhere)?;
             let file = table.sources.get(source as usize).ok_or_else(nowhere)?;
             let raw = event_json(table, grouped, event)?;
-            Ok(rule_reject(*code, file, row, "", raw))
+            let place = Place {
+                row,
+                ..Place::default()
+            };
+            Ok(rule_reject(*code, file, place, raw))
         })
         .collect()
 }

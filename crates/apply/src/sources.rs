@@ -198,7 +198,7 @@ impl Round<'_> {
             while let Some(chunk) = chunks.next() {
                 pending.push(SourceChunk {
                     source: number,
-                    chunk: chunk.map_err(|e| e.context(&source.name))?,
+                    chunk: chunk?,
                 });
                 if pending.len() >= at_once {
                     self.decode(std::mem::take(&mut pending), &is_in_vain)?;
@@ -225,7 +225,6 @@ impl Round<'_> {
         };
         let scratch = self.directory.path();
         open(self.plan, source.format, &source.name, input, scratch)
-            .map_err(|e| e.context(&source.name))
     }
 
     fn decode(

@@ -114,7 +114,7 @@ impl Summary {
     fn refuse(&mut self, event: &InvalidEvent) {
         let policy = event.policy.unwrap_or(self.on_invalid);
         let refuses = policy == OnInvalid::Fail && event.code != Code::LateBeyondRetention;
-        let place = |event: &InvalidEvent| (Arc::clone(&event.file), event.row);
+        let place = |event: &InvalidEvent| (Arc::clone(&event.file), event.place.row);
         let first = |known: &InvalidEvent| place(event) < place(known);
         if refuses && self.refused.as_ref().is_none_or(first) {
             self.refused = Some(event.clone());

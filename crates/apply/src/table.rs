@@ -83,7 +83,13 @@ impl TableView {
             None => IndexManifest::with_seed(index_seed(&snapshot.metadata.id)),
         };
         let retention = resolved.spec.tombstone_retention.ms();
-        let cutoff = retention.map(|ms| attempt.now_ms.saturating_sub(ms));
+        // Deletes that a clock which was set back dates before the last purge would be purged unseen: the
+        // table's time does not run backwards.
+        let reached = progress
+            .purged_before_ms
+            .map(|before| before.saturating_add(retention.unwrap_or(0)));
+        let now_ms = reached.map_or(attempt.now_ms, |reached| reached.max(attempt.now_ms));
+        let cutoff = retention.map(|ms| now_ms.saturating_sub(ms));
         Ok(Self {
             file_schema: layout.file_schema(),
             encoder: SequenceEncoder::new(&sequence)?,
@@ -97,7 +103,7 @@ impl TableView {
             layout,
             progress,
             attempt: attempt.id,
-            now_ms: attempt.now_ms,
+            now_ms,
             sources: attempt.sources,
             next_file: AtomicU32::new(0),
         })

@@ -137,6 +137,10 @@ codes! {
     CommitConflict = "COMMIT_CONFLICT", Conflict;
     /// The attempt or epoch is no longer current.
     Fenced = "FENCED", Fenced;
+    /// This node does not lead its metadata group, and the leader is not known or cannot be reached.
+    NotLeader = "NOT_LEADER", Unavailable;
+    /// Nobody knows yet whether the change was decided: ask for its outcome, or send it again.
+    OutcomeUnknown = "OUTCOME_UNKNOWN", Unavailable;
     /// A file that cannot be read or written.
     Io = "IO", Unavailable;
     /// No space on the device.
@@ -157,8 +161,6 @@ codes! {
     TimedOut = "TIMED_OUT", Unavailable;
     /// A server that cannot be reached, or that stops.
     Unavailable = "UNAVAILABLE", Unavailable;
-    /// A node that does not lead the cluster.
-    NotLeader = "NOT_LEADER", Unavailable;
     /// Stopped because the caller asked for it.
     Cancelled = "CANCELLED", Invalid;
     /// A fault of Tidegate.

@@ -2,6 +2,7 @@
 //! yet classified by the spec's expressions.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StructArray};
@@ -27,6 +28,15 @@ pub enum SourceOperation {
     Truncate,
 }
 
+/// The records of a source as they came, for errors and rejects only.
+pub trait RawRecords: fmt::Debug + Send + Sync {
+    /// Physical line of a record, from 1; `row` is its number in the file, from 0. None where it is not there.
+    fn line(&self, row: u64) -> Option<u64>;
+
+    /// The record as JSON text; None where it is not there.
+    fn json(&self, row: u64) -> Option<String>;
+}
+
 /// Where an event came from, for pseudo-columns (R-T5) and for rejects.
 #[derive(Clone, Debug)]
 pub struct Origin {
@@ -40,6 +50,54 @@ pub struct Origin {
     pub partitions: Option<Vec<Option<i64>>>,
     /// Topic offset by event, where a record carries one.
     pub offsets: Option<Vec<Option<i64>>>,
+    /// The records themselves, where the source can still tell them.
+    pub records: Option<Arc<dyn RawRecords>>,
+}
+
+impl Origin {
+    /// Where an event of the batch came from.
+    #[must_use]
+    pub fn place(&self, event: usize) -> Place {
+        let row = self.rows.get(event).copied().unwrap_or_default();
+        let of = |values: &Option<Vec<Option<i64>>>| *values.as_ref()?.get(event)?;
+        let line = self.records.as_ref().and_then(|records| records.line(row));
+        Place {
+            row,
+            line,
+            partition: of(&self.partitions),
+            offset: of(&self.offsets),
+        }
+    }
+
+    /// The record of an event as JSON text, where the source can still tell it.
+    #[must_use]
+    pub fn raw(&self, event: usize) -> Option<String> {
+        self.records.as_ref()?.json(*self.rows.get(event)?)
+    }
+}
+
+/// Where a record stands in its file, and in its topic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Number of the record in the file, from 0.
+    pub row: u64,
+    /// Physical line, from 1: a header and blank lines count. None where it is not known.
+    pub line: Option<u64>,
+    /// Topic partition, where the record carries one.
+    pub partition: Option<i64>,
+    /// Topic offset, where the record carries one.
+    pub offset: Option<i64>,
+}
+
+impl fmt::Display for Place {
+    /// The line; where it is not known, the number of the record stands for it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "line {}",
+            self.line.unwrap_or_else(|| self.row.saturating_add(1))
+        )
+    }
 }
 
 /// An event that cannot be taken as it is.
@@ -49,8 +107,8 @@ pub struct InvalidEvent {
     pub code: Code,
     /// Name of the file.
     pub file: Arc<str>,
-    /// Number of the record in the file, from 0.
-    pub row: u64,
+    /// Where it stands there.
+    pub place: Place,
     /// The field that is at fault, where there is one.
     pub field: Option<String>,
     /// A sentence without values.
@@ -59,6 +117,17 @@ pub struct InvalidEvent {
     pub raw: String,
     /// What happens to the event; None = the spec's `on_invalid`, Some where `on_unrepresentable` rules (R-K9).
     pub policy: Option<OnInvalid>,
+}
+
+impl InvalidEvent {
+    /// The sentence with the line and the field in front of it.
+    #[must_use]
+    pub fn placed_detail(&self) -> String {
+        match &self.field {
+            Some(field) => format!("{}, field {field}: {}", self.place, self.detail),
+            None => format!("{}: {}", self.place, self.detail),
+        }
+    }
 }
 
 /// Records that are no row events, by class.

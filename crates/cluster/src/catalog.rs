@@ -30,7 +30,7 @@ pub struct CatalogTable {
 pub struct Catalog {
     /// Format of this file.
     pub format: u32,
-    /// The metadata directory's id.
+    /// Id of the log that attempts carry.
     pub writer: WriterId,
     /// The tables.
     pub tables: Vec<CatalogTable>,

@@ -1,6 +1,6 @@
 //! How batches become table versions, exactly once.
 //!
-//! - [`metadata`]: the commit state machine, pure, and its single-member log.
+//! - [`metadata`]: the commit state machine, pure, and the log that replicates it.
 //! - [`consensus`]: the log as the rest sees it.
 //! - [`coordinator`]: drives batches and schema changes through the protocol.
 //! - [`workers`]: the seams to execution and storage.

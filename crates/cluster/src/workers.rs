@@ -44,4 +44,13 @@ pub trait Stores: Debug + Send + Sync {
         let _ = location;
         Ok(0)
     }
+
+    /// Removes the directories at and below a location that hold nothing, where the store has directories.
+    ///
+    /// # Errors
+    /// What the store says.
+    fn remove_empty_directories(&self, location: &str) -> Result<()> {
+        let _ = location;
+        Ok(())
+    }
 }

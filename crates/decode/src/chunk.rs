@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use tidegate_change::{Code, Error, Result};
 
-use crate::flat::{CsvBoundary, CsvRecords};
-use crate::input::{FileFormat, Input, Opened, identify};
+use crate::flat::{CsvBoundary, Needs, parse_header};
+use crate::input::{FileFormat, Input, Opened, identify, unreadable, untold};
 use crate::parquet_file::{GroupRows, ParquetCutter, ParquetFile};
 use crate::plan::{DecodePlan, Envelope};
 
@@ -83,6 +83,8 @@ enum Cutter {
     Csv {
         text: TextCutter,
         header: Option<Arc<[String]>>,
+        needs: Needs,
+        is_guessed: bool,
     },
     Parquet(ParquetCutter),
 }
@@ -114,11 +116,20 @@ pub fn open(
 ) -> Result<Chunks> {
     let mut taken = Arc::new(AtomicU64::new(0));
     let cutter = match identify(format, name, input, scratch)? {
-        Opened::Text(format, reader, count) => {
-            taken = count;
-            let text = TextCutter::new(reader);
-            match format {
-                FileFormat::Csv => Cutter::Csv { text, header: None },
+        Opened::Text(opened) => {
+            taken = opened.taken;
+            let text = TextCutter::new(opened.reader);
+            match opened.format {
+                FileFormat::Csv => {
+                    plan.check_kind(FileFormat::Csv)
+                        .map_err(|e| e.context(name))?;
+                    Cutter::Csv {
+                        text,
+                        header: None,
+                        needs: plan.needs.clone(),
+                        is_guessed: opened.is_guessed,
+                    }
+                }
                 format => Cutter::Lines {
                     text,
                     envelope: plan.envelope,
@@ -127,7 +138,9 @@ pub fn open(
             }
         }
         Opened::Parquet(input) => {
-            Cutter::Parquet(ParquetCutter::new(input).map_err(|e| e.context(name))?)
+            let cutter = plan.check_kind(FileFormat::Parquet);
+            let cutter = cutter.and_then(|()| ParquetCutter::new(input));
+            Cutter::Parquet(cutter.map_err(|e| e.context(name))?)
         }
     };
     Ok(Chunks {
@@ -187,7 +200,12 @@ impl Chunks {
                 };
                 Ok(Some(self.chunk(content, rows, lines)))
             }
-            Cutter::Csv { text, header } => {
+            Cutter::Csv {
+                text,
+                header,
+                needs,
+                is_guessed,
+            } => {
                 let header = match header {
                     Some(header) => Arc::clone(header),
                     None => {
@@ -195,8 +213,14 @@ impl Chunks {
                         let Some(bytes) = text.next(first)? else {
                             return Ok(None);
                         };
+                        let blank = count_blank(&bytes);
+                        self.line += blank;
                         let names = parse_header(&bytes)?;
-                        self.line += count_lines(&bytes);
+                        if *is_guessed && names.len() == 1 {
+                            return Err(untold());
+                        }
+                        needs.check(&names)?;
+                        self.line += count_lines(&bytes) - blank;
                         *header = Some(Arc::clone(&names));
                         names
                     }
@@ -291,7 +315,7 @@ impl TextCutter {
         self.rest.reserve(missing);
         let limit = u64::try_from(missing).unwrap_or(u64::MAX);
         let read = self.reader.by_ref().take(limit).read_to_end(&mut self.rest);
-        let read = read.map_err(|e| Error::io("input", e))?;
+        let read = read.map_err(unreadable)?;
         self.ended = read < missing;
         if !self.started {
             self.started = true;
@@ -346,27 +370,4 @@ fn count_lines(bytes: &[u8]) -> u64 {
 fn count_blank(bytes: &[u8]) -> u64 {
     let lines = bytes.split_inclusive(|b| *b == b'\n');
     u64::try_from(lines.filter(|line| line.trim_ascii().is_empty()).count()).unwrap_or(0)
-}
-
-fn parse_header(bytes: &[u8]) -> Result<Arc<[String]>> {
-    let invalid = |what: &str| Error::new(Code::InvalidRecord, format!("CSV header {what}"));
-    let text = std::str::from_utf8(bytes).map_err(|_| invalid("is no UTF-8"))?;
-    let mut cells = Vec::new();
-    let mut records = CsvRecords::new(text);
-    if !matches!(records.next(&mut cells), Some(Ok(_))) {
-        return Err(invalid("is missing"));
-    }
-    let names: Vec<String> = cells
-        .iter()
-        .map(|cell| cell.text.trim().to_owned())
-        .collect();
-    let mut seen = std::collections::HashSet::new();
-    match names
-        .iter()
-        .find(|name| name.is_empty() || !seen.insert(name.as_str()))
-    {
-        Some(name) if name.is_empty() => Err(invalid("has a column without name")),
-        Some(name) => Err(invalid(&format!("names {name} twice"))),
-        None => Ok(names.into()),
-    }
 }

@@ -1,26 +1,39 @@
-//! What decoding met and the plan did not know, and the spec that follows from it (R-E1, R-E2).
+//! What decoding met and the plan did not know.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use tidegate_change::spec::layout::ResolvedColumn;
-use tidegate_change::spec::{ColumnSpec, RESERVED, ResolvedSpec, SchemaEvolution};
-use tidegate_change::{Code, Error, HIDDEN_PREFIX, Result, SourceBatch, types};
+use tidegate_change::{Code, Error, Result, SourceBatch, types};
 
-use crate::metadata_columns;
 use crate::plan::DecodePlan;
 use crate::rows::Rows;
 use crate::scan::{Quoted, Raw, Scanned, Scanner};
-use crate::seen::{Seen, wider};
+use crate::seen::{FIELDS_MAX, Seen, wider};
 
-/// Most undeclared fields that are remembered: names may be data.
-const FIELDS_MAX: usize = 4096;
+/// Where something was found first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FoundAt {
+    /// Name of the file.
+    pub file: Arc<str>,
+    /// Physical line, from 1; the record's number where a file has no lines.
+    pub line: u64,
+}
+
+impl fmt::Display for FoundAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} line {}", self.file, self.line)
+    }
+}
 
 /// A field with the type that its values had.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeenField {
     /// Name, after the renames of the source.
     pub name: String,
+    /// Where it was met first, if it has no column.
+    pub at: Option<FoundAt>,
     pub(crate) seen: Seen,
 }
 
@@ -41,6 +54,8 @@ pub struct Findings {
     pub widened: Vec<SeenField>,
     /// Type of the sequence derived from the source position (R-T6).
     pub position: Option<DataType>,
+    /// Where the first position was, if there is one.
+    pub position_at: Option<FoundAt>,
     /// Names of the tables that row events came from, after the filter of `source.table`.
     pub tables: BTreeSet<String>,
 }
@@ -54,8 +69,13 @@ impl Findings {
         merge_fields(&mut self.fields, other.fields);
         merge_fields(&mut self.widened, other.widened);
         match (&self.position, other.position) {
-            (Some(a), Some(b)) if *a != b => return Err(two_positions()),
-            (None, position) => self.position = position,
+            (Some(a), Some(b)) if *a != b => {
+                return Err(two_positions(&other.position_at.unwrap_or_default()));
+            }
+            (None, position) => {
+                self.position = position;
+                self.position_at = other.position_at;
+            }
             _ => {}
         }
         self.tables.extend(other.tables);
@@ -75,11 +95,31 @@ impl Findings {
     }
 }
 
-pub(crate) fn two_positions() -> Error {
-    Error::new(
-        Code::InvalidRecord,
-        "source positions of two kinds of connector are mixed",
-    )
+/// The refusal of positions that no order compares; `at` is where the later kind stands.
+pub(crate) fn two_positions(at: &FoundAt) -> Error {
+    let message = format!("{at}, field source: positions of two kinds of connector are mixed");
+    Error::new(Code::InvalidRecord, message)
+}
+
+/// Which fields without column tell their types.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Infer<'a> {
+    /// None does.
+    Nothing,
+    /// All do.
+    All,
+    /// Those that a schema does not name.
+    Beyond(&'a HashSet<Box<str>>),
+}
+
+impl Infer<'_> {
+    fn takes(self, name: &str) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::All => true,
+            Self::Beyond(known) => !known.contains(name),
+        }
+    }
 }
 
 fn merge_fields(fields: &mut Vec<SeenField>, others: Vec<SeenField>) {
@@ -100,11 +140,14 @@ pub(crate) struct FieldOrder<'p> {
     places: HashMap<Box<str>, usize>,
     misfits: Vec<Seen>,
     position: Option<DataType>,
+    position_at: Option<FoundAt>,
     pub(crate) tables: BTreeSet<String>,
+    file: Arc<str>,
+    line: u64,
 }
 
 impl<'p> FieldOrder<'p> {
-    pub(crate) fn new(plan: &'p DecodePlan) -> Self {
+    pub(crate) fn new(plan: &'p DecodePlan, file: &Arc<str>) -> Self {
         Self {
             plan,
             order: Vec::new(),
@@ -112,7 +155,22 @@ impl<'p> FieldOrder<'p> {
             places: HashMap::new(),
             misfits: vec![Seen::Nothing; plan.columns.len()],
             position: None,
+            position_at: None,
             tables: BTreeSet::new(),
+            file: Arc::clone(file),
+            line: 0,
+        }
+    }
+
+    /// Says where what is found next stands.
+    pub(crate) fn at(&mut self, line: u64) {
+        self.line = line;
+    }
+
+    fn here(&self) -> FoundAt {
+        FoundAt {
+            file: Arc::clone(&self.file),
+            line: self.line,
         }
     }
 
@@ -122,12 +180,12 @@ impl<'p> FieldOrder<'p> {
     }
 
     /// Walks an object and puts its values where their columns are; of two with one name the last.
-    /// With `infer`, values of fields without column tell their types.
+    /// By `infer`, values of fields without column tell their types.
     pub(crate) fn object<'a>(
         &mut self,
         scanner: &mut Scanner<'a>,
         slots: &mut [Option<Raw<'a>>],
-        infer: bool,
+        infer: Infer<'_>,
     ) -> Scanned<()> {
         let mut nth = 0;
         scanner.object(|name, value| {
@@ -145,10 +203,10 @@ impl<'p> FieldOrder<'p> {
         nth: usize,
         name: Quoted<'_>,
         value: Raw<'_>,
-        infer: bool,
+        infer: Infer<'_>,
     ) -> Scanned<Option<usize>> {
         if let Some((known, column)) = self.order.get(nth)
-            && (column.is_some() || !infer)
+            && (column.is_some() || matches!(infer, Infer::Nothing))
             && name.plain() == Some(&**known)
         {
             return Ok(*column);
@@ -163,7 +221,7 @@ impl<'p> FieldOrder<'p> {
             }
             None => {}
         }
-        if infer && column.is_none() {
+        if column.is_none() && infer.takes(&name) {
             self.observe(&name, |seen| seen.observe(value));
         }
         Ok(column)
@@ -193,6 +251,7 @@ impl<'p> FieldOrder<'p> {
                 let renamed = self.plan.renamed(name).to_owned();
                 self.fields.push(SeenField {
                     name: renamed,
+                    at: Some(self.here()),
                     seen: Seen::Nothing,
                 });
                 self.places.insert(name.into(), self.fields.len() - 1);
@@ -211,8 +270,16 @@ impl<'p> FieldOrder<'p> {
             seen.join(misfit.clone());
         }
         match (&self.position, rows.position_type()) {
-            (Some(a), Some(b)) if *a != b => return Err(two_positions()),
-            (None, position) => self.position = position,
+            (Some(a), Some(b)) if *a != b => {
+                return Err(two_positions(&self.here()));
+            }
+            (None, Some(position)) => {
+                self.position = Some(position);
+                self.position_at = Some(FoundAt {
+                    line: rows.first_position().unwrap_or(self.line),
+                    ..self.here()
+                });
+            }
             _ => {}
         }
         rows.finish()
@@ -230,6 +297,7 @@ impl<'p> FieldOrder<'p> {
                     needed != column.data_type && types::widens_to(&column.data_type, &needed);
                 widens.then(|| SeenField {
                     name: column.name.clone(),
+                    at: None,
                     seen: Seen::Typed(needed),
                 })
             });
@@ -237,145 +305,8 @@ impl<'p> FieldOrder<'p> {
             widened: widened.collect(),
             fields: self.fields,
             position: self.position,
+            position_at: self.position_at,
             tables: self.tables,
-        }
-    }
-}
-
-/// The spec with what was found, under its `schema_evolution` (R-E1, R-E2); None when nothing changes.
-///
-/// In the table's `first` batch undeclared fields are taken whatever the policy, under the current
-/// schema number. Fields that were NULL throughout wait until a value tells their type.
-///
-/// # Errors
-/// `RESERVED_COLUMN` or `INVALID_SPEC` for a field whose name no column can have; `INVALID_RECORD` for
-/// positions of another kind than the table's sequence (R-S1).
-pub fn evolve(
-    spec: &ResolvedSpec,
-    findings: &Findings,
-    first: bool,
-) -> Result<Option<ResolvedSpec>> {
-    let mut next = spec.clone();
-    let since = if first {
-        spec.schema_number
-    } else {
-        spec.schema_number + 1
-    };
-    for column in metadata_columns(&spec.spec.source)? {
-        if !next
-            .columns
-            .iter()
-            .any(|known| known.column.name == column.name)
-        {
-            next.columns.push(ResolvedColumn { column, since });
-        }
-    }
-    let policy = spec.spec.schema_evolution;
-    if first || policy != SchemaEvolution::None {
-        for field in &findings.fields {
-            add_column(&mut next, field, since)?;
-        }
-    }
-    if policy == SchemaEvolution::WidenTypes {
-        for field in &findings.widened {
-            widen_column(&mut next, field)?;
-        }
-    }
-    if next.columns != spec.columns {
-        next.schema_number = since;
-    }
-    fix_sequence(&mut next, findings)?;
-    Ok((next != *spec).then_some(next))
-}
-
-fn add_column(next: &mut ResolvedSpec, field: &SeenField, since: u32) -> Result<()> {
-    let Some(data_type) = field.data_type() else {
-        return Ok(());
-    };
-    let name = &field.name;
-    if next.columns.iter().any(|known| known.column.name == *name) {
-        return Ok(());
-    }
-    check_name(next, name)?;
-    let column = ColumnSpec {
-        name: name.clone(),
-        type_name: types::type_name(&data_type)?,
-        default: None,
-        encoding: None,
-        scale: None,
-    };
-    next.columns.push(ResolvedColumn { column, since });
-    Ok(())
-}
-
-fn check_name(next: &ResolvedSpec, name: &str) -> Result<()> {
-    let table = &next.spec.name;
-    let hint = "rename it under source.columns";
-    let reserved = RESERVED.contains(&name)
-        || name.to_ascii_lowercase().starts_with(HIDDEN_PREFIX)
-        || (next.spec.is_soft_delete() && (name == "is_deleted" || name == "deleted_at"));
-    if reserved {
-        let message = format!("table {table}: the source field {name} has a reserved name");
-        return Err(Error::new(Code::ReservedColumn, message).with_hint(hint));
-    }
-    let lower = name.to_lowercase();
-    match next
-        .columns
-        .iter()
-        .find(|known| known.column.name.to_lowercase() == lower)
-    {
-        Some(known) => {
-            let known = &known.column.name;
-            let message = format!("table {table}: {name} and {known} differ only in case");
-            Err(Error::new(Code::InvalidSpec, message).with_hint(hint))
-        }
-        None => Ok(()),
-    }
-}
-
-fn widen_column(next: &mut ResolvedSpec, field: &SeenField) -> Result<()> {
-    let fixed = next
-        .spec
-        .sequence_by
-        .iter()
-        .flat_map(|by| by.names())
-        .chain(&next.spec.keys);
-    if fixed.into_iter().any(|name| *name == field.name) {
-        return Ok(());
-    }
-    let Some(needed) = field.data_type() else {
-        return Ok(());
-    };
-    for known in next
-        .columns
-        .iter_mut()
-        .filter(|known| known.column.name == field.name)
-    {
-        let declared = known.column.data_type()?;
-        if declared != needed && types::widens_to(&declared, &needed) {
-            known.column.type_name = types::type_name(&needed)?;
-        }
-    }
-    Ok(())
-}
-
-fn fix_sequence(next: &mut ResolvedSpec, findings: &Findings) -> Result<()> {
-    let derived = next.spec.sequence_by.is_none() && next.spec.has_derived_sequence();
-    let (Some(position), true) = (&findings.position, derived) else {
-        return Ok(());
-    };
-    let found = types::type_name(position)?;
-    match &next.sequence_type {
-        Some(fixed) if *fixed != found => {
-            let message = format!(
-                "table {}: the source's positions are {found}, the sequence is {fixed}",
-                next.spec.name
-            );
-            Err(Error::new(Code::InvalidRecord, message))
-        }
-        _ => {
-            next.sequence_type = Some(found);
-            Ok(())
         }
     }
 }

@@ -56,11 +56,7 @@ impl FileFormat {
     /// The format that the end of a name tells, below a compression's suffix.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        let name = name.to_ascii_lowercase();
-        let bare = [".gz", ".gzip", ".zst", ".zstd"]
-            .iter()
-            .find_map(|end| name.strip_suffix(end));
-        match bare.unwrap_or(&name).rsplit_once('.')?.1 {
+        match end_of(name)?.as_str() {
             "jsonl" | "json" | "ndjson" => Some(Self::JsonLines),
             "csv" => Some(Self::Csv),
             "parquet" | "parq" => Some(Self::Parquet),
@@ -96,10 +92,20 @@ impl std::fmt::Debug for Input {
 
 /// An input whose format is known.
 pub(crate) enum Opened {
-    /// Decompressed text, and how many bytes of the input were taken so far.
-    Text(FileFormat, Box<dyn Read + Send>, Arc<AtomicU64>),
+    /// Decompressed text.
+    Text(OpenedText),
     /// A Parquet file: bytes in memory or a file.
     Parquet(Input),
+}
+
+/// Text of a known format.
+pub(crate) struct OpenedText {
+    pub(crate) format: FileFormat,
+    /// Whether neither the name nor `--format` said so.
+    pub(crate) is_guessed: bool,
+    pub(crate) reader: Box<dyn Read + Send>,
+    /// How many bytes of the input were taken so far.
+    pub(crate) taken: Arc<AtomicU64>,
 }
 
 /// Tells what an input is: by content, then by name, unless `format` says it. What must be unpacked and is
@@ -127,7 +133,7 @@ pub(crate) fn identify(
     });
     let (start, reader) = if gzip || zstd {
         let decompressed = decompress(reader, &taken, gzip).map_err(failed)?;
-        peek_reader(decompressed).map_err(failed)?
+        peek_reader(decompressed).map_err(|e| unreadable(e).context(name))?
     } else {
         (start, reader)
     };
@@ -137,10 +143,32 @@ pub(crate) fn identify(
     if start.starts_with(b"PAR1") {
         return unpack(name, reader, scratch).map(Opened::Parquet);
     }
-    let format = format
-        .or_else(|| FileFormat::from_name(name))
-        .unwrap_or_else(|| by_text(&start));
-    Ok(Opened::Text(format, reader, taken))
+    let told = format.or_else(|| FileFormat::from_name(name));
+    let format = match told {
+        Some(format) => format,
+        None => by_text(name, &start)?,
+    };
+    Ok(Opened::Text(OpenedText {
+        format,
+        is_guessed: told.is_none(),
+        reader,
+        taken,
+    }))
+}
+
+/// Why text cannot be read on: what unpacks it finds it damaged, or storage fails.
+pub(crate) fn unreadable(error: io::Error) -> Error {
+    // Only failures of the system have its number; the others are those of the decompressors.
+    if error.raw_os_error().is_some() {
+        return Error::io("the file", error);
+    }
+    Error::new(Code::InvalidRecord, "the compressed data is damaged").with_source(error)
+}
+
+/// The refusal of a file of which nothing tells what it holds.
+pub(crate) fn untold() -> Error {
+    let message = "neither content nor name tells what the file holds";
+    Error::new(Code::InvalidRecord, message).with_hint("say it with --format jsonl, csv or parquet")
 }
 
 /// A stream as something that can be read at positions.
@@ -148,7 +176,7 @@ fn unpack(name: &str, mut reader: Box<dyn Read + Send>, scratch: Option<&Path>) 
     let mut bytes = Vec::new();
     let mut read = reader.by_ref().take(UNPACKED_BYTES_MAX + 1);
     read.read_to_end(&mut bytes)
-        .map_err(|e| Error::io(name, e))?;
+        .map_err(|e| unreadable(e).context(name))?;
     if u64::try_from(bytes.len()).is_ok_and(|length| length <= UNPACKED_BYTES_MAX) {
         return Ok(Input::Bytes(bytes.into()));
     }
@@ -181,11 +209,26 @@ fn scratch_file(directory: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-fn by_text(start: &[u8]) -> FileFormat {
+/// The format of text whose name does not tell it. CSV has no mark of its own: text is taken for it only
+/// where the name leaves that open.
+fn by_text(name: &str, start: &[u8]) -> Result<FileFormat> {
+    let start = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
     match start.trim_ascii_start() {
-        [] | [b'{', ..] | [b'n', b'u', b'l', b'l', ..] => FileFormat::JsonLines,
-        _ => FileFormat::Csv,
+        [] | [b'{', ..] | [b'n', b'u', b'l', b'l', ..] => Ok(FileFormat::JsonLines),
+        [b'[', ..] => Err(untold().context(name)),
+        _ if matches!(end_of(name).as_deref(), None | Some("txt")) => Ok(FileFormat::Csv),
+        _ => Err(untold().context(name)),
     }
+}
+
+/// The end of a name below a compression's suffix, in lower case.
+fn end_of(name: &str) -> Option<String> {
+    let name = name.to_ascii_lowercase();
+    let bare = [".gz", ".gzip", ".zst", ".zstd"]
+        .iter()
+        .find_map(|end| name.strip_suffix(end));
+    let base = bare.unwrap_or(&name).rsplit('/').next()?;
+    base.rsplit_once('.').map(|(_, end)| end.to_owned())
 }
 
 fn raw_reader(input: Input) -> Box<dyn Read + Send> {
@@ -302,10 +345,10 @@ mod tests {
 
     fn text_of(format: Option<FileFormat>, name: &str, bytes: Vec<u8>) -> (FileFormat, String) {
         match identify(format, name, Input::Bytes(bytes.into()), None).unwrap() {
-            Opened::Text(format, mut reader, _) => {
+            Opened::Text(mut opened) => {
                 let mut text = String::new();
-                reader.read_to_string(&mut text).unwrap();
-                (format, text)
+                opened.reader.read_to_string(&mut text).unwrap();
+                (opened.format, text)
             }
             Opened::Parquet(_) => panic!("taken for Parquet"),
         }
@@ -349,10 +392,10 @@ mod tests {
         }
         let bomb = encoder.finish().unwrap();
         let bomb = Input::Bytes(bomb.into());
-        let Opened::Text(_, mut reader, _) = identify(None, "x", bomb, None).unwrap() else {
+        let Opened::Text(mut opened) = identify(None, "x", bomb, None).unwrap() else {
             panic!("taken for Parquet")
         };
-        assert!(io::copy(&mut reader, &mut io::sink()).is_err());
+        assert!(io::copy(&mut opened.reader, &mut io::sink()).is_err());
     }
 
     #[test]

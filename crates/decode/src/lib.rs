@@ -13,18 +13,21 @@
 mod chunk;
 mod column;
 mod debezium;
+mod evolve;
 mod findings;
 mod flat;
 mod input;
 mod metadata;
 mod parquet_file;
 mod plan;
+mod records;
 mod rows;
 mod scan;
 mod seen;
 
 pub use chunk::{Chunk, Chunks, open};
-pub use findings::{Findings, SeenField, evolve};
+pub use evolve::evolve;
+pub use findings::{Findings, FoundAt, SeenField};
 pub use input::{FileFormat, Input};
 pub use metadata::metadata_columns;
 pub use plan::{DecodePlan, Decoded};

@@ -9,6 +9,8 @@ use tidegate_change::{Code, Error, Result, SourceBatch};
 use crate::chunk::{Chunk, Content};
 use crate::column::{Column, TextRules};
 use crate::debezium::Placeholder;
+use crate::flat::Needs;
+use crate::input::FileFormat;
 use crate::metadata::MetadataField;
 use crate::{Findings, debezium, flat, parquet_file};
 
@@ -28,6 +30,8 @@ pub struct DecodePlan {
     pub(crate) source_table: Option<String>,
     pub(crate) placeholder: Placeholder,
     pub(crate) null_value: Option<String>,
+    /// Columns that a header must name.
+    pub(crate) needs: Needs,
 }
 
 /// How the format wraps rows.
@@ -123,6 +127,9 @@ impl DecodePlan {
             source_table: source.table.clone(),
             placeholder: Placeholder::new(source.unavailable_value.as_deref()),
             null_value: source.null_value.clone(),
+            needs: Needs::of(spec, |name| {
+                source_names.get(name).copied().unwrap_or(name).to_owned()
+            }),
         })
     }
 
@@ -132,24 +139,42 @@ impl DecodePlan {
     /// What stops the whole source: a file that contradicts its format, mixed tables without
     /// `source.table`. Records that are at fault alone are in [`SourceBatch::invalid`].
     pub fn decode(&self, chunk: &Chunk) -> Result<Decoded> {
-        let decoded = match (&chunk.content, self.envelope) {
-            (Content::Lines(bytes), Envelope::Flat) => flat::decode_lines(self, chunk, bytes),
-            (Content::Records(bytes), _) => flat::decode_records(self, chunk, bytes),
+        let named = |e: Error| e.context(&chunk.name);
+        match (&chunk.content, self.envelope) {
+            (Content::Lines(bytes), Envelope::Flat) => {
+                flat::decode_lines(self, chunk, bytes).map_err(named)
+            }
+            (Content::Records(bytes), _) => flat::decode_records(self, chunk, bytes).map_err(named),
+            // Names file and line itself.
             (Content::Lines(bytes), Envelope::Debezium) => {
                 debezium::decode_lines(self, chunk, bytes)
             }
             (Content::Csv { header, bytes }, Envelope::Flat) => {
-                flat::decode_csv(self, chunk, header, bytes)
+                flat::decode_csv(self, chunk, header, bytes).map_err(named)
             }
             (Content::Parquet { file, rows }, Envelope::Flat) => {
-                parquet_file::decode(self, chunk, file, *rows)
+                parquet_file::decode(self, chunk, file, *rows).map_err(named)
             }
-            (Content::Csv { .. } | Content::Parquet { .. }, Envelope::Debezium) => Err(Error::new(
-                Code::Unsupported,
-                "source format debezium is read from JSON lines",
-            )),
-        };
-        decoded.map_err(|e| e.context(&chunk.name))
+            (Content::Csv { .. } | Content::Parquet { .. }, Envelope::Debezium) => {
+                Err(Error::internal("a chunk of another format than its plan's")
+                    .context(&chunk.name))
+            }
+        }
+    }
+
+    /// Whether the source's format is read from such files.
+    ///
+    /// # Errors
+    /// `UNSUPPORTED` where it is not.
+    pub(crate) fn check_kind(&self, kind: FileFormat) -> Result<()> {
+        match (self.envelope, kind) {
+            (Envelope::Flat, _)
+            | (Envelope::Debezium, FileFormat::JsonLines | FileFormat::Records) => Ok(()),
+            (Envelope::Debezium, FileFormat::Csv | FileFormat::Parquet) => {
+                let message = "source format debezium is read from JSON lines";
+                Err(Error::new(Code::Unsupported, message))
+            }
+        }
     }
 
     /// The table's name of a source field.

@@ -5,8 +5,8 @@ use tidegate_change::types;
 
 use crate::scan::{Kind, Raw};
 
-/// Most fields that are remembered of an object: names may be data.
-const FIELDS_MAX: usize = 4096;
+/// Most fields that are remembered, of a record and of an object in it: names may be data.
+pub(crate) const FIELDS_MAX: usize = 4096;
 
 /// The least type that holds the values seen so far.
 #[derive(Clone, Debug, Default, PartialEq)]

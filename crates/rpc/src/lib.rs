@@ -20,9 +20,7 @@ pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descrip
 /// The public interface.
 pub mod v1 {
     #![expect(
-        missing_docs,
         unused_qualifications,
-        clippy::all,
         clippy::allow_attributes,
         clippy::clone_on_ref_ptr,
         clippy::missing_errors_doc,
@@ -35,7 +33,6 @@ pub mod v1 {
 /// What nodes of one cluster say to each other.
 pub mod internal {
     #![expect(
-        missing_docs,
         unused_qualifications,
         clippy::allow_attributes,
         clippy::clone_on_ref_ptr,

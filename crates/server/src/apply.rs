@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidegate_apply::BatchObserver;
-use tidegate_change::{BatchId, BatchResult, Code, Digest, Error, Result};
+use tidegate_change::{BatchId, BatchResult, Code, Digest, Error, Result, TableVersion};
 use tidegate_cluster::metadata::{BatchKey, OffsetRange, TableId};
 use tidegate_cluster::{BatchRequest, Cancellation};
 use tidegate_decode::FileFormat;
@@ -78,6 +78,15 @@ impl Embedded {
         let set = SourceSet::collect(sources, options.format, &self.spool())?;
         let submission = Submission::of_files(table, set, options.clone())?;
         self.run(&self.identify(submission).await?).await
+    }
+
+    /// The newest version of a table.
+    ///
+    /// # Errors
+    /// `TABLE_NOT_FOUND`.
+    pub async fn newest_version(&self, table: &str) -> Result<Option<TableVersion>> {
+        let (_, state) = self.coordinator.table_named(table).await?;
+        Ok(state.head)
     }
 
     /// Gives a batch its id.

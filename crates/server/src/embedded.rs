@@ -10,7 +10,7 @@ use tidegate_change::spec::TableSpec;
 use tidegate_change::{Error, Result, TableVersion};
 use tidegate_cluster::catalog::Catalog;
 use tidegate_cluster::metadata::NodeId;
-use tidegate_cluster::metadata::single::{SingleMember, SingleMemberOptions};
+use tidegate_cluster::metadata::replicated::{Member, MemberOptions};
 use tidegate_cluster::{
     Consensus, Coordinator, CoordinatorOptions, CoordinatorParts, LocalWorkers, Workers,
 };
@@ -74,7 +74,7 @@ impl OpenOptions {
 pub struct Embedded {
     directory: PathBuf,
     lake: Lake,
-    member: Arc<SingleMember>,
+    member: Arc<Member>,
     pub(crate) coordinator: Coordinator,
     pub(crate) options: OpenOptions,
 }
@@ -86,14 +86,15 @@ impl Embedded {
     /// `DIRECTORY_HELD` when another process has it, or what the disk says.
     pub async fn open(directory: &Path, options: OpenOptions) -> Result<Self> {
         let lake = Lake::new(directory, options.step_hook.clone())?;
-        let member = SingleMember::open(
+        let member = Member::open(
             &directory.join(RAFT_DIRECTORY),
-            &SingleMemberOptions {
+            &MemberOptions {
                 wait_lock: options.wait_lock,
                 step_hook: options.step_hook.clone(),
-                ..SingleMemberOptions::new(Arc::clone(&options.random))
+                ..MemberOptions::alone(Arc::clone(&options.random))
             },
-        )?;
+        )
+        .await?;
         let member = Arc::new(member);
         let parts = CoordinatorParts {
             consensus: Arc::clone(&member) as Arc<dyn Consensus>,

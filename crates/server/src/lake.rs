@@ -154,6 +154,15 @@ impl Stores for Lake {
             Error::new(Code::Io, format!("location {location}: cannot be swept")).with_source(e)
         })
     }
+
+    fn remove_empty_directories(&self, location: &str) -> Result<()> {
+        let root = self.open(location)?;
+        let removed = self.store.remove_empty_directories(root.path());
+        removed.map_err(|e| {
+            let message = format!("location {location}: an empty directory cannot be removed");
+            Error::new(Code::Io, message).with_source(e)
+        })
+    }
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ async fn read(reader: &Reader, ticket: ReadTicket) -> Result<Rows> {
     let version = version_of(reader, &ticket).await?;
     let snapshot = reader.snapshot(&table, version).await?;
     let order_by = match ticket.order {
-        true => Some(reader.resolved(&table).await?.spec.keys),
+        true => Some(reader.resolved(&table).await?.spec.order_columns()),
         false => None,
     };
     let options = ReadOptions {

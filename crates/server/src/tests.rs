@@ -177,6 +177,8 @@ async fn a_table_outlives_the_metadata() {
         first
     );
     embedded.drop_table("t", false).await.unwrap();
+    let place = dir.path().join("lake/t");
+    assert!(!place.try_exists().unwrap(), "no empty directory is left");
     assert_eq!(
         embedded.create_table(spec("t")).await.unwrap(),
         TableVersion(0)

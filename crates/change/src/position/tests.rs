@@ -34,6 +34,7 @@ fn batch(columns: Vec<(&str, ArrayRef)>, file: &str, row: u64) -> SourceBatch {
             topics: None,
             partitions: None,
             offsets: None,
+            records: None,
         },
         invalid: Vec::new(),
         other: OtherRecords::default(),

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use arrow::datatypes::DataType;
+
 use super::{Buckets, DeleteMode, IgnoreNull, OnTruncate, ScdType, TableMode, TableSpec};
 use crate::{Code, Error, HIDDEN_PREFIX, Result, types};
 
@@ -36,6 +38,8 @@ impl TableSpec {
         self.check_columns()?;
         self.check_modes()?;
         self.check_sequence()?;
+        self.check_renames()?;
+        self.check_update_list()?;
         self.check_physical()
     }
 
@@ -96,9 +100,7 @@ impl TableSpec {
             if !seen.insert(column.name.to_lowercase()) {
                 return Err(self.invalid(&format!("column {} is declared twice", column.name)));
             }
-            if column.scale.is_some()
-                && !matches!(data_type, arrow::datatypes::DataType::Decimal128(..))
-            {
+            if column.scale.is_some() && !matches!(data_type, DataType::Decimal128(..)) {
                 return Err(self.invalid(&format!("column {}: scale is for decimals", column.name)));
             }
         }
@@ -291,8 +293,52 @@ impl TableSpec {
         if partitions.len() < self.partition_by.len() {
             return Err(self.invalid("a partition column is named twice"));
         }
+        for column in self.schema.iter().flatten() {
+            if partitions.contains(&column.name) && !can_partition(&column.data_type()?) {
+                let what = format!(
+                    "column {} cannot partition: its type has no text",
+                    column.name
+                );
+                return Err(self.invalid(&what));
+            }
+        }
         Ok(())
     }
+
+    /// Two source columns under one name would be one column with the values of either.
+    fn check_renames(&self) -> Result<()> {
+        let renames = &self.source.columns;
+        let mut targets = BTreeSet::new();
+        match renames.values().find(|target| !targets.insert(*target)) {
+            None => Ok(()),
+            Some(target) => Err(self.invalid(&format!(
+                "source.columns gives two columns the name {target}"
+            ))),
+        }
+    }
+
+    /// The column of R-N6 lists names.
+    fn check_update_list(&self) -> Result<()> {
+        let Some(name) = &self.columns_to_update else {
+            return Ok(());
+        };
+        let declared = self.schema.iter().flatten();
+        let Some(column) = declared.into_iter().find(|column| column.name == *name) else {
+            return Ok(());
+        };
+        match column.data_type()? {
+            DataType::List(item) if *item.data_type() == DataType::Utf8 => Ok(()),
+            _ => Err(self.invalid(&format!(
+                "columns_to_update: column {name} is declared as {}, it must be array<string>",
+                column.type_name
+            ))),
+        }
+    }
+}
+
+/// Whether values of a type can name a partition (Delta protocol: "Partition Value Serialization").
+fn can_partition(data_type: &DataType) -> bool {
+    !data_type.is_nested() && !matches!(data_type, DataType::Binary)
 }
 
 #[cfg(test)]
@@ -342,5 +388,33 @@ mod tests {
         }
         let keyless = TableSpec::from_yaml("name: t\nsequence_by: v\n").unwrap_err();
         assert_eq!(keyless.code(), Code::EmptyKeys);
+    }
+
+    fn code_of(more: &str) -> Option<Code> {
+        let text = format!(
+            "name: t\nkeys: [id]\nsequence_by: seq\n{more}\nschema:\n  - {{name: id, type: long}}\n  - {{name: seq, type: long}}\n  - {{name: tag, type: string}}\n  - {{name: tags, type: array<string>}}\n  - {{name: raw, type: binary}}\n"
+        );
+        TableSpec::from_yaml(&text).err().map(|error| error.code())
+    }
+
+    #[test]
+    fn the_list_of_updated_columns_is_an_array_of_names_r_n6() {
+        assert_eq!(code_of("columns_to_update: tags"), None);
+        assert_eq!(code_of("columns_to_update: tag"), Some(Code::InvalidSpec));
+        assert_eq!(code_of("columns_to_update: raw"), Some(Code::InvalidSpec));
+    }
+
+    #[test]
+    fn two_columns_are_never_renamed_to_one() {
+        assert_eq!(code_of("source: {columns: {a: tag, b: raw}}"), None);
+        let twice = code_of("source: {columns: {a: tag, b: tag}}");
+        assert_eq!(twice, Some(Code::InvalidSpec));
+    }
+
+    #[test]
+    fn only_types_with_a_text_partition() {
+        assert_eq!(code_of("partition_by: [tag]"), None);
+        assert_eq!(code_of("partition_by: [raw]"), Some(Code::InvalidSpec));
+        assert_eq!(code_of("partition_by: [tags]"), Some(Code::InvalidSpec));
     }
 }

@@ -86,6 +86,7 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<()> {
         observer: None,
     };
     let embedded = context.writer().await?;
+    let before = embedded.newest_version(&arguments.table).await?;
     let bars = BatchBars::start(context, &arguments.table);
     let options = ApplyOptions {
         observer: bars.observer(),
@@ -94,6 +95,11 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<()> {
     let applied = embedded.apply(&arguments.table, &sources, &options).await;
     bars.finish();
     let result = applied?;
+    if options.dry_run {
+        context.say("dry run: nothing is applied");
+    } else if Some(result.version) <= before {
+        context.say(&format!("already applied, as version {}", result.version));
+    }
     render::object(context, &result)
 }
 

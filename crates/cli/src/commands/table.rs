@@ -31,7 +31,7 @@ pub(crate) enum Noun {
     Drop(DropArguments),
     /// Show the versions of a table, the newest first.
     History(HistoryArguments),
-    /// Take in a table of another directory by what the table itself holds.
+    /// Go on with a table that lies in the lake and is not known, by what the table itself holds.
     Adopt(AdoptArguments),
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct HistoryArguments {
 /// Arguments of `adopt`.
 #[derive(Debug, Args)]
 pub(crate) struct AdoptArguments {
-    /// Where the table lies.
+    /// Where the table lies: its directory, or its place in the lake.
     location: String,
     /// Another name for it than its spec says.
     #[arg(long)]
@@ -180,7 +180,10 @@ pub(crate) async fn run(context: &Context, noun: Noun) -> Result<()> {
         Noun::Adopt(arguments) => {
             let embedded = context.writer().await?;
             let table = embedded
-                .adopt(&arguments.location, arguments.name.as_deref())
+                .adopt(
+                    &seen_from_here(&arguments.location)?,
+                    arguments.name.as_deref(),
+                )
                 .await?;
             let version = embedded.reader().snapshot(&table, None).await?.version;
             render::object(context, &Standing { table, version })
@@ -211,9 +214,18 @@ async fn alter(context: &Context, arguments: AlterArguments) -> Result<()> {
     )
 }
 
+/// A location as the lake takes it: a directory that is there, seen from here, by its whole path.
+fn seen_from_here(location: &str) -> Result<String> {
+    if !Path::new(location).is_dir() {
+        return Ok(location.to_owned());
+    }
+    let whole = std::path::absolute(location).map_err(|e| Error::io(location, e))?;
+    Ok(whole.display().to_string())
+}
+
 async fn drop_table(context: &Context, arguments: &DropArguments) -> Result<()> {
-    let embedded = context.writer().await?;
     confirm_drop(arguments)?;
+    let embedded = context.writer().await?;
     embedded
         .drop_table(&arguments.table, arguments.keep_files)
         .await?;
@@ -221,10 +233,17 @@ async fn drop_table(context: &Context, arguments: &DropArguments) -> Result<()> 
     Ok(())
 }
 
-/// Asks a person who could lose files.
+/// Asks before files are lost; where nobody can be asked, `--yes` must say it.
 fn confirm_drop(arguments: &DropArguments) -> Result<()> {
-    if arguments.yes || arguments.keep_files || !std::io::stdin().is_terminal() {
+    if arguments.yes || arguments.keep_files {
         return Ok(());
+    }
+    if !std::io::stdin().is_terminal() {
+        let message = format!(
+            "table {}: a drop deletes its files, and nobody can be asked",
+            arguments.table
+        );
+        return Err(Error::new(Code::InvalidArgument, message).with_hint("say --yes"));
     }
     let question = format!(
         "Drop table {} and delete its files? [y/N] ",

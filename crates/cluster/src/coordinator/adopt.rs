@@ -7,9 +7,9 @@ use tidegate_change::{Code, Error, Result};
 use tidegate_delta::actions::SPEC_DOMAIN;
 use tidegate_delta::{DeltaLog, TableSnapshot};
 
-use super::Coordinator;
 use super::marks::{read_marks, read_producers};
 use super::submit::resolved_spec;
+use super::{Coordinator, foreign};
 use crate::metadata::{Adopt, Entry, TableId, Watermark};
 
 /// Domain whose field `watermark` holds the table's.
@@ -20,7 +20,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// `TABLE_NOT_FOUND` where there is no table, `INVALID_ARGUMENT` where it is not one of Tidegate's,
-    /// `TABLE_EXISTS` when name or id are taken.
+    /// `FOREIGN_REWRITE` where another engine changed it, `TABLE_EXISTS` when name or id are taken.
     pub async fn adopt(&self, location: &str, name: Option<&str>) -> Result<String> {
         let log = DeltaLog::new(self.parts.stores.open(location)?);
         if log.latest_version().await?.is_none() {
@@ -32,6 +32,9 @@ impl Coordinator {
             let message = format!("location {location}: holds a table that Tidegate did not write");
             return Err(Error::new(Code::InvalidArgument, message));
         }
+        foreign::require_own(&log, &snapshot)
+            .await
+            .map_err(|e| e.context(format!("location {location}")))?;
         let stored = resolved_spec(location, &snapshot)?;
         let name = name.unwrap_or(&stored.spec.name).to_owned();
         let entry = progress_of(&snapshot, &name, location)?;

@@ -2,8 +2,9 @@
 
 use object_store::ObjectStoreExt;
 use tidegate_change::{Code, Error, Result, TableVersion};
-use tidegate_delta::DeltaLog;
-use tidegate_delta::log::{CommitOrigin, classify};
+use tidegate_delta::actions::Action;
+use tidegate_delta::log::{CommitOrigin, TableCommit, classify};
+use tidegate_delta::{DeltaLog, TableSnapshot};
 
 use super::Coordinator;
 use super::draft::time_of;
@@ -54,10 +55,7 @@ impl Coordinator {
             CommitOrigin::Own { attempt } => {
                 format!("version {version} was written by another directory (attempt {attempt})")
             }
-            CommitOrigin::Foreign { what, engine } => {
-                let engine = engine.unwrap_or_else(|| "another engine".to_owned());
-                format!("version {version} by {engine} holds {what}")
-            }
+            CommitOrigin::Foreign { what, engine } => foreign_change(&commit, what, engine),
         };
         Err(self.quarantine(id, table, Code::ForeignRewrite, why).await)
     }
@@ -84,6 +82,48 @@ impl Coordinator {
         Error::new(code, format!("table {}: {why}", table.name))
             .with_hint("the table refuses writes until it is restored or released")
     }
+}
+
+/// Refuses a table that another engine changed: rows without hidden columns have no sequence, the index
+/// does not know them, and a key of theirs would be there twice.
+///
+/// The log may no longer hold the commit that changed it, so the live files are looked at too.
+///
+/// # Errors
+/// `FOREIGN_REWRITE`, with version and file; what the log says.
+pub(super) async fn require_own(log: &DeltaLog, snapshot: &TableSnapshot) -> Result<()> {
+    let first = log.commit_range().await?.map(|(first, _)| first);
+    let mut version = first.unwrap_or(snapshot.version);
+    while version <= snapshot.version {
+        if let Some(commit) = log.read_commit_if_there(version).await?
+            && let CommitOrigin::Foreign { what, engine } = classify(&commit)
+        {
+            let why = foreign_change(&commit, what, engine);
+            return Err(Error::new(Code::ForeignRewrite, why));
+        }
+        version = version.next();
+    }
+    let Some(file) = snapshot.files.iter().find(|file| !file.is_own()) else {
+        return Ok(());
+    };
+    let message = format!(
+        "version {} holds file {}, which another engine wrote or deleted rows of",
+        snapshot.version, file.path
+    );
+    Err(Error::new(Code::ForeignRewrite, message))
+}
+
+/// What a stranger's commit did, with the first file that it names.
+fn foreign_change(commit: &TableCommit, what: &str, engine: Option<String>) -> String {
+    let version = commit.version;
+    let engine = engine.unwrap_or_else(|| "another engine".to_owned());
+    let file = commit.actions.iter().find_map(|action| match action {
+        Action::Add(add) => Some(&add.path),
+        Action::Remove(remove) => Some(&remove.path),
+        _ => None,
+    });
+    let file = file.map_or_else(String::new, |path| format!(" of file {path}"));
+    format!("version {version} by {engine} holds {what}{file}")
 }
 
 /// Whether a file of the table is there.

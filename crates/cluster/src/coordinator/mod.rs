@@ -4,7 +4,7 @@
 //! - `schema`: create, alter, drop.
 //! - `draft`: the exact bytes of a commit; `marks`: the batch marks in it; `answer`: the result in it.
 //! - `publish`: what a prepared commit becomes; `foreign`: commits of others.
-//! - `recover`, `clean_up`: what dead attempts left.
+//! - `recover`, `clean_up`: what dead attempts left; `removal`: the files of a dropped table.
 //! - `adopt`: the state of a table from its log alone.
 //!
 //! A coordinator holds no state that a decision needs: another one on the same log can continue at any
@@ -18,6 +18,7 @@ mod foreign;
 mod marks;
 mod publish;
 mod recover;
+mod removal;
 mod schema;
 mod snapshots;
 mod submit;

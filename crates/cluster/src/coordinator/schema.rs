@@ -1,15 +1,15 @@
 //! Create, alter and drop: commits of kind `Schema`, and the catalog.
 
 use futures::TryStreamExt;
-use object_store::{ObjectStore, ObjectStoreExt};
+use object_store::ObjectStore;
 use tidegate_change::spec::{ResolvedSpec, TableSpec, alter};
 use tidegate_change::{Code, Error, Kind, Result, TableVersion};
 use tidegate_delta::actions::Action;
-use tidegate_delta::{DeltaLog, TableDefinition, names};
+use tidegate_delta::{DeltaLog, TableDefinition};
 
-use super::Coordinator;
 use super::draft::Draft;
 use super::submit::{OpenTry, Progress, resolved_spec};
+use super::{Coordinator, removal};
 use crate::metadata::{
     CommitKind, CreateTable, DropStage, DropTable, Entry, OpenAttempt, Outcome, Refusal, TableId,
     TableState,
@@ -36,6 +36,7 @@ impl Coordinator {
             return Err(Error::new(Code::TableExists, message)
                 .with_hint("take it as it is with table adopt, or choose another location"));
         }
+        require_empty(&name, location, &log).await?;
         let id = self.new_table_id();
         let created_ms = self.parts.clock.now_ms();
         let actions =
@@ -108,7 +109,7 @@ impl Coordinator {
         self.commit_schema(id, "ALTER TABLE", actions).await
     }
 
-    /// Drops a table; its objects go too unless they are kept.
+    /// Drops a table; its objects go too unless they are kept, and nobody else's.
     ///
     /// # Errors
     /// `TABLE_NOT_FOUND`, or what the store says; a drop that began is continued at the next opening.
@@ -137,7 +138,11 @@ impl Coordinator {
         keep_files: bool,
     ) -> Result<()> {
         if !keep_files {
-            delete_table(&self.log(table)?).await?;
+            self.parts.stores.remove_temporaries(&table.location)?;
+            removal::delete_table(&self.log(table)?).await?;
+            self.parts
+                .stores
+                .remove_empty_directories(&table.location)?;
         }
         let stage = DropStage::Finish;
         self.require(
@@ -180,9 +185,10 @@ impl Coordinator {
             attempt: attempt.index,
         };
         let tried = self.try_schema(&open, operation, actions).await;
-        if !matches!(tried, Ok(true)) {
-            self.give_up(&open).await?;
-        }
+        let tried = match tried {
+            Ok(true) => Ok(true),
+            tried => open.ended(tried, self.give_up(&open).await),
+        };
         Ok(tried?.then(|| table.next_version()))
     }
 
@@ -212,7 +218,8 @@ impl Coordinator {
         {
             return Ok(false);
         }
-        self.resolve(open.id).await?;
+        let resolved = self.resolve(open.id).await;
+        resolved.map_err(|e| open.undecided(e))?;
         // The head may be a later one by now; this attempt is in when its slot holds its bytes.
         let table = self.table(open.id).await?;
         if table.head_attempt == Some(open.attempt) {
@@ -240,31 +247,18 @@ impl Coordinator {
     }
 }
 
-/// Deletes the objects of a dropped table, the log first: what is left is no table to anybody.
-async fn delete_table(log: &DeltaLog) -> Result<()> {
+/// Refuses a location where something lies: it is not ours, and dropping the table must not meet it.
+async fn require_empty(table: &str, location: &str, log: &DeltaLog) -> Result<()> {
     let root = log.root();
-    let failed = |e: object_store::Error| {
-        Error::new(Code::Io, format!("{}: cannot be deleted", root.path())).with_source(e)
-    };
-    let mut keys: Vec<_> = root
-        .store()
-        .list(Some(root.path()))
-        .map_ok(|object| object.location)
-        .try_collect()
-        .await
-        .map_err(failed)?;
-    let log_directory = root.location(names::LOG_DIRECTORY)?;
-    keys.sort_by_key(|key| {
-        (
-            !key.prefix_matches(&log_directory),
-            std::cmp::Reverse(key.clone()),
-        )
-    });
-    for key in keys {
-        match root.store().delete(&key).await {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
-            Err(e) => return Err(failed(e)),
-        }
-    }
-    Ok(())
+    let first = root.store().list(Some(root.path())).try_next().await;
+    let first = first.map_err(|e| {
+        Error::new(Code::Io, format!("{}: cannot be listed", root.path())).with_source(e)
+    })?;
+    let Some(object) = first else { return Ok(()) };
+    let message = format!(
+        "table {table}: its location {location} holds files that are no table, such as {}",
+        object.location
+    );
+    Err(Error::new(Code::InvalidLocation, message)
+        .with_hint("choose another location, or move the files away"))
 }

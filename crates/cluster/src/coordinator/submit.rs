@@ -59,6 +59,38 @@ pub(super) struct OpenTry<'a> {
     pub(super) attempt: u64,
 }
 
+impl OpenTry<'_> {
+    /// A failure behind `Prepare`, after which only the slot decides.
+    pub(super) fn undecided(&self, error: Error) -> Error {
+        self.open_outcome(error).with_hint(
+            "it is prepared: the next command that writes publishes it, once storage takes it; the same batch again gets its answer",
+        )
+    }
+
+    /// A failure of `Prepare` itself, which may or may not be durable.
+    fn unknown(&self, error: Error) -> Error {
+        self.open_outcome(error).with_hint(
+            "the next command that writes finds out whether it was prepared, and publishes it then; submit the same batch again",
+        )
+    }
+
+    fn open_outcome(&self, error: Error) -> Error {
+        let (table, version) = (&self.table.name, self.table.next_version());
+        error.context(format!(
+            "table {table}: the outcome of version {version} is open"
+        ))
+    }
+
+    /// The end of a try whose attempt was closed: the failure that ended the try is the one to report.
+    pub(super) fn ended<T>(&self, tried: Result<T>, closed: Result<()>) -> Result<T> {
+        if let (Err(_), Err(error)) = (&tried, &closed) {
+            tracing::warn!(table = self.table.name, %error, "an attempt was not closed");
+            return tried;
+        }
+        closed.and(tried)
+    }
+}
+
 impl Coordinator {
     /// Applies a batch, once: the same batch again gets the same answer.
     ///
@@ -169,10 +201,11 @@ impl Coordinator {
             attempt,
         };
         let tried = self.run_attempt(&open, head, request).await;
-        if !matches!(&tried, Ok(Try::Answered(_)) if !request.dry_run) {
-            self.give_up(&open).await?;
+        if matches!(&tried, Ok(Try::Answered(_)) if !request.dry_run) {
+            return tried;
         }
-        tried
+        let closed = self.give_up(&open).await;
+        open.ended(tried, closed)
     }
 
     async fn run_attempt(
@@ -228,7 +261,8 @@ impl Coordinator {
         if !self.prepare(open, &draft, time_ms, progress).await? {
             return Ok(Try::Lost);
         }
-        self.resolve(open.id).await?;
+        let resolved = self.resolve(open.id).await;
+        resolved.map_err(|e| open.undecided(e))?;
         let table = self.table(open.id).await?;
         match table.standing(&request.key) {
             Standing::Final { version: at } if at == version => Ok(Try::Answered(Box::new(result))),
@@ -285,7 +319,8 @@ impl Coordinator {
             parts: vec![part],
             proposed_ms: self.parts.clock.now_ms(),
         };
-        match self.propose(Entry::Prepare(entry)).await?.outcome {
+        let proposed = self.propose(Entry::Prepare(entry)).await;
+        match proposed.map_err(|e| open.unknown(e))?.outcome {
             Outcome::Prepared(_) => Ok(true),
             Outcome::Refused(
                 Refusal::HeadMoved { .. }

@@ -42,7 +42,7 @@ impl Adopt {
             && self.batches_count >= self.marks.len() as u64;
         if !fits {
             return Err(Refusal::Limit {
-                what: "marks in an adopted table",
+                what: "marks in an adopted table".into(),
             });
         }
         let mut table = TableState::unborn(self.name.clone(), self.location.clone(), index);
@@ -53,6 +53,7 @@ impl Adopt {
         table.producers = self.producers.clone();
         table.offsets = self.offsets.clone();
         table.watermark = self.watermark.clone();
+        table.require_room(0)?;
         register(state, &self.table, table)
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn register(
 ) -> Result<Outcome, Refusal> {
     if table.name.len() > NAME_BYTES_MAX || table.location.len() > LOCATION_BYTES_MAX {
         return Err(Refusal::Limit {
-            what: "bytes in a name or location",
+            what: "bytes in a name or location".into(),
         });
     }
     state.require_free(id, &table.name, &table.location)?;

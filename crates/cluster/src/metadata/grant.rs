@@ -17,7 +17,9 @@ pub struct Grant {
 impl Grant {
     pub(super) fn apply(&self, state: &mut State, index: u64) -> Result<Outcome, Refusal> {
         if state.epochs.len() >= NODES_MAX && !state.epochs.contains_key(&self.node) {
-            return Err(Refusal::Limit { what: "nodes" });
+            return Err(Refusal::Limit {
+                what: "nodes".into(),
+            });
         }
         state
             .epochs

@@ -26,3 +26,7 @@ pub const WATERMARK_BYTES_MAX: usize = 8_192;
 pub const INLINE_COMMIT_BYTES_MAX: usize = 32 << 10;
 /// Age beyond which an attempt cannot be prepared any more: foreign VACUUM may have taken its files.
 pub const ATTEMPT_AGE_MS_MAX: i64 = 24 * 3_600_000;
+/// Metadata nodes that a group remembers as removed.
+pub const REMOVED_MAX: usize = 10_000;
+/// Bytes that one table may take in the state, roughly.
+pub const TABLE_BYTES_MAX: usize = 512 << 10;

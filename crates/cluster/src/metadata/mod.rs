@@ -14,6 +14,7 @@ mod collected;
 mod create_table;
 mod drop_table;
 mod finalize;
+mod found;
 mod gc_floor;
 mod grant;
 pub mod limits;
@@ -22,10 +23,13 @@ mod prepare;
 mod quarantine;
 mod rebase;
 mod refusal;
-pub mod single;
+pub mod replicated;
 mod standing;
 mod state;
 mod sync_foreign;
+mod weight;
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use tidegate_change::{AttemptId, TableVersion};
@@ -36,6 +40,7 @@ pub use collected::Collected;
 pub use create_table::CreateTable;
 pub use drop_table::{DropStage, DropTable};
 pub use finalize::Finalize;
+pub use found::Found;
 pub use gc_floor::GcFloor;
 pub use grant::Grant;
 pub use open_attempt::OpenAttempt;
@@ -45,8 +50,9 @@ pub use rebase::Rebase;
 pub use refusal::Refusal;
 pub use standing::Standing;
 pub use state::{
-    Attempt, BatchKey, BatchMark, CommitBytes, CommitKind, Epoch, NodeId, OpenedAttempt, Pending,
-    ProducerMark, ProducerSequence, Role, State, TableId, TableState, TableStatus, Watermark,
+    Attempt, BatchKey, BatchMark, ClusterId, CommitBytes, CommitKind, Epoch, NodeId, OpenedAttempt,
+    Pending, ProducerMark, ProducerSequence, Role, State, TableId, TableState, TableStatus,
+    Watermark,
 };
 pub use sync_foreign::SyncForeign;
 
@@ -54,6 +60,8 @@ pub use sync_foreign::SyncForeign;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
+    /// The group gets its ids.
+    Found(Found),
     /// A node takes a role.
     Grant(Grant),
     /// A try begins.
@@ -84,8 +92,38 @@ pub enum Entry {
     Adopt(Box<Adopt>),
 }
 
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, table) = match self {
+            Self::Found(_) => ("found", None),
+            Self::Grant(_) => ("grant", None),
+            Self::OpenAttempt(command) => ("open_attempt", Some(&command.table)),
+            Self::Prepare(command) => {
+                let first = command.parts.first();
+                ("prepare", first.map(|part| &part.table))
+            }
+            Self::Finalize(command) => ("finalize", Some(&command.table)),
+            Self::Rebase(command) => ("rebase", Some(&command.table)),
+            Self::Abort(command) => ("abort", Some(&command.table)),
+            Self::SyncForeign(command) => ("sync_foreign", Some(&command.table)),
+            Self::GcFloor(command) => ("gc_floor", Some(&command.table)),
+            Self::Collected(command) => ("collected", Some(&command.table)),
+            Self::Quarantine(command) => ("quarantine", Some(&command.table)),
+            Self::Release(command) => ("release", Some(&command.table)),
+            Self::CreateTable(command) => ("create_table", Some(&command.table)),
+            Self::DropTable(command) => ("drop_table", Some(&command.table)),
+            Self::Adopt(command) => ("adopt", Some(&command.table)),
+        };
+        match table {
+            Some(table) => write!(f, "{name} {table}"),
+            None => f.write_str(name),
+        }
+    }
+}
+
 /// What applying an entry did.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The new epoch.
     Granted(Epoch),
@@ -108,6 +146,7 @@ pub enum Outcome {
 /// Applies one entry: deterministic, total, and without effect when it is refused.
 pub fn apply(state: &mut State, index: u64, entry: &Entry) -> Outcome {
     let outcome = match entry {
+        Entry::Found(command) => command.apply(state),
         Entry::Grant(command) => command.apply(state, index),
         Entry::OpenAttempt(command) => command.apply(state, index),
         Entry::Prepare(command) => command.apply(state),

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::limits::{BATCHES_PER_COMMIT_MAX, NAME_BYTES_MAX, OPEN_ATTEMPTS_MAX};
+use super::weight::of_batches;
 use super::{Attempt, BatchKey, CommitKind, Epoch, Outcome, Refusal, State, TableId};
 
 /// Opens an attempt, whose id is the log index of this entry.
@@ -29,10 +30,11 @@ impl OpenAttempt {
         table.require_active()?;
         if table.attempts.len() >= OPEN_ATTEMPTS_MAX {
             return Err(Refusal::Limit {
-                what: "open attempts",
+                what: "open attempts".into(),
             });
         }
         self.check_batches()?;
+        table.require_room(of_batches(&self.batches))?;
         for batch in &self.batches {
             table.standing(batch).require_new()?;
         }
@@ -53,7 +55,7 @@ impl OpenAttempt {
         let named = self.kind == CommitKind::Batch;
         if named == self.batches.is_empty() || self.batches.len() > BATCHES_PER_COMMIT_MAX {
             return Err(Refusal::Limit {
-                what: "batches in a commit",
+                what: "batches in a commit".into(),
             });
         }
         let long = |batch: &BatchKey| {
@@ -65,7 +67,7 @@ impl OpenAttempt {
         };
         if self.batches.iter().any(long) {
             return Err(Refusal::Limit {
-                what: "bytes in a batch id",
+                what: "bytes in a batch id".into(),
             });
         }
         let twice = |(n, batch): (usize, &BatchKey)| {
@@ -76,7 +78,7 @@ impl OpenAttempt {
         };
         if self.batches.iter().enumerate().any(twice) {
             return Err(Refusal::Limit {
-                what: "batches of one id in a commit",
+                what: "batches of one id in a commit".into(),
             });
         }
         Ok(())

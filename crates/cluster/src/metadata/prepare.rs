@@ -61,7 +61,7 @@ impl Prepare {
             self.parts.iter().map(|part| &part.table).collect();
         if tables.len() < self.parts.len() || self.parts.is_empty() {
             return Err(Refusal::Limit {
-                what: "parts of one table",
+                what: "parts of one table".into(),
             });
         }
         for part in &self.parts {
@@ -134,7 +134,7 @@ impl PreparePart {
             .count();
         if added(new_offsets, table.offsets.len(), OFFSETS_MAX) {
             return Err(Refusal::Limit {
-                what: "source partitions",
+                what: "source partitions".into(),
             });
         }
         let sources: std::collections::BTreeSet<_> = attempt
@@ -147,11 +147,13 @@ impl PreparePart {
             .filter(|s| !table.producers.contains_key(**s))
             .count();
         if added(new_sources, table.producers.len(), SOURCES_MAX) {
-            return Err(Refusal::Limit { what: "sources" });
+            return Err(Refusal::Limit {
+                what: "sources".into(),
+            });
         }
         if self.offsets.keys().any(|name| name.len() > NAME_BYTES_MAX) {
             return Err(Refusal::Limit {
-                what: "bytes in a partition name",
+                what: "bytes in a partition name".into(),
             });
         }
         if self
@@ -160,13 +162,14 @@ impl PreparePart {
             .is_some_and(|w| w.json.len() + w.order.len() > WATERMARK_BYTES_MAX)
         {
             return Err(Refusal::Limit {
-                what: "bytes in a watermark",
+                what: "bytes in a watermark".into(),
             });
         }
+        table.require_room(self.weight())?;
         match &self.bytes {
             CommitBytes::Inline(text) if text.len() > INLINE_COMMIT_BYTES_MAX => {
                 Err(Refusal::Limit {
-                    what: "bytes in an inline commit",
+                    what: "bytes in an inline commit".into(),
                 })
             }
             _ => Ok(()),

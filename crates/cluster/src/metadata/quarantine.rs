@@ -22,7 +22,7 @@ impl Quarantine {
         }
         if self.reason.len() > REASON_BYTES_MAX {
             return Err(Refusal::Limit {
-                what: "bytes in a reason",
+                what: "bytes in a reason".into(),
             });
         }
         state.table_mut(&self.table)?.status = TableStatus::Quarantined {

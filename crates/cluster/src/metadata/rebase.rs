@@ -41,7 +41,7 @@ impl Rebase {
         if matches!(&self.bytes, CommitBytes::Inline(text) if text.len() > INLINE_COMMIT_BYTES_MAX)
         {
             return Err(Refusal::Limit {
-                what: "bytes in an inline commit",
+                what: "bytes in an inline commit".into(),
             });
         }
         let table = state.table_mut(&self.table)?;

@@ -1,10 +1,16 @@
 //! Why an entry had no effect.
 
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 use tidegate_change::{Code, Digest, Error, TableVersion};
 
 /// The check that failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Refusal {
+    /// The group has its ids.
+    AlreadyFounded,
     /// No table of that id.
     TableUnknown,
     /// The name or id is taken.
@@ -73,7 +79,7 @@ pub enum Refusal {
     /// A bound of the state.
     Limit {
         /// What there would be too much of.
-        what: &'static str,
+        what: Cow<'static, str>,
     },
 }
 
@@ -86,6 +92,7 @@ impl Refusal {
 
     fn code(&self) -> Code {
         match self {
+            Self::AlreadyFounded => Code::Internal,
             Self::TableUnknown => Code::TableNotFound,
             Self::TableExists => Code::TableExists,
             Self::LocationTaken { .. } => Code::InvalidLocation,
@@ -108,6 +115,7 @@ impl Refusal {
 
     fn sentence(&self) -> String {
         match self {
+            Self::AlreadyFounded => "the group was founded before".into(),
             Self::TableUnknown => "does not exist".into(),
             Self::TableExists => "exists already".into(),
             Self::LocationTaken { other } => format!("its location overlaps that of table {other}"),

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tidegate_change::{AttemptId, BatchId, Digest, TableVersion, WriterId};
+use tidegate_change::{AttemptId, BatchId, Code, Digest, Error, TableVersion, WriterId};
 
 use super::refusal::Refusal;
 
@@ -26,6 +27,43 @@ impl fmt::Display for TableId {
 )]
 #[serde(transparent)]
 pub struct NodeId(pub u64);
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl From<u64> for NodeId {
+    fn from(id: u64) -> Self {
+        Self(id)
+    }
+}
+
+/// Random id of a metadata group; nodes of two groups never take each other's messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ClusterId(pub u64);
+
+impl fmt::Display for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl FromStr for ClusterId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match u64::from_str_radix(text, 16) {
+            Ok(id) if text.len() == 16 => Ok(Self(id)),
+            _ => Err(Error::new(
+                Code::InvalidArgument,
+                format!("{text:?} is no cluster id, which has 16 hexadecimal digits"),
+            )),
+        }
+    }
+}
 
 /// What a node does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -294,10 +332,16 @@ impl TableState {
 /// The whole replicated state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct State {
-    /// Id of the metadata directory or cluster; part of every attempt id.
+    /// The group; none before its first entry.
+    pub cluster: Option<ClusterId>,
+    /// Random id of the group's log; part of every attempt id.
     pub writer: WriterId,
     /// Index of the newest entry in this state.
     pub last_applied: u64,
+    /// Metadata nodes of the group, voters and learners.
+    pub members: BTreeSet<NodeId>,
+    /// Nodes that once were members: their ids are never taken again.
+    pub removed: BTreeSet<NodeId>,
     /// Current epochs.
     pub epochs: BTreeMap<NodeId, BTreeMap<Role, u64>>,
     /// Tables by id.
@@ -311,12 +355,32 @@ impl State {
     #[must_use]
     pub fn new(writer: WriterId) -> Self {
         Self {
+            cluster: None,
             writer,
             last_applied: 0,
+            members: BTreeSet::new(),
+            removed: BTreeSet::new(),
             epochs: BTreeMap::new(),
             tables: BTreeMap::new(),
             names: BTreeMap::new(),
         }
+    }
+
+    /// A digest of everything in this state: replicas at one index have equal ones.
+    ///
+    /// # Errors
+    /// When the state has no stored form.
+    pub fn digest(&self) -> Result<Digest, Error> {
+        let bytes = serde_json::to_vec(self)
+            .map_err(|e| Error::internal("the state has no stored form").with_source(e))?;
+        Ok(Digest::of(&bytes))
+    }
+
+    /// Takes over the metadata nodes of a membership; those that are gone never come back.
+    pub(crate) fn set_members(&mut self, members: BTreeSet<NodeId>) {
+        let gone = self.members.difference(&members).copied();
+        self.removed.extend(gone);
+        self.members = members;
     }
 
     /// The id of an attempt of this state's log.

@@ -414,4 +414,61 @@ fn the_floor_stays_below_every_living_attempt() {
     );
 }
 
+#[test]
+fn a_table_takes_no_more_of_the_state_than_its_bound() {
+    let mut m = Machine::new();
+    let long = |n: u64| format!("source/{n:0>400}");
+    let (mut refused, mut next) = (0, 0);
+    for round in 1..400_u64 {
+        let Ok(attempt) = m.open(CommitKind::Batch, vec![batch(round, round)]) else {
+            refused += 1;
+            continue;
+        };
+        let head = m.table().head.map(|head| head.0);
+        let mut part = m.part(attempt, head, 10 + i64::try_from(round).unwrap());
+        for _ in 0..8 {
+            part.offsets
+                .insert(long(next), OffsetRange { from: None, to: 1 });
+            next += 1;
+        }
+        let prepare = Entry::Prepare(Prepare {
+            parts: vec![part],
+            proposed_ms: 0,
+        });
+        let outcome = m.run(prepare);
+        let stored = serde_json::to_vec(m.table()).unwrap().len();
+        assert!(
+            stored <= limits::TABLE_BYTES_MAX,
+            "round {round}: {stored} bytes"
+        );
+        match outcome {
+            Outcome::Prepared(versions) => {
+                m.finalize(versions[0].0, attempt);
+            }
+            Outcome::Refused(Refusal::Limit { what }) => {
+                assert_eq!(what, "bytes of progress in a table");
+                m.run(Entry::Abort(Abort {
+                    table: table(),
+                    attempt,
+                    evidence: None,
+                }));
+                refused += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let stored = serde_json::to_vec(m.table()).unwrap().len();
+    assert!(
+        refused > 0 && stored > limits::TABLE_BYTES_MAX / 2,
+        "{refused} refused, {stored} bytes"
+    );
+    // A batch that brings no new names goes on.
+    let attempt = m.open(CommitKind::Batch, vec![batch(9_999, 1)]).unwrap();
+    let head = m.table().head.map(|head| head.0);
+    assert!(matches!(
+        m.prepare(attempt, head, 9_999),
+        Outcome::Prepared(_)
+    ));
+}
+
 mod random;

@@ -118,16 +118,19 @@ impl Column {
 
     /// Adds the JSON text of a one-entry array to a text column.
     pub(crate) fn append_printed(&mut self, printed: &ArrayRef) -> Parsed<()> {
+        let Values::Text(values) = &mut self.values else {
+            self.append_null();
+            return Err(Failure::Invalid);
+        };
         let mut text = Vec::new();
-        if let Ok(encoder) = Encoder::new(printed) {
-            encoder.write_text(0, &mut text);
-        }
-        match (&mut self.values, String::from_utf8(text)) {
-            (Values::Text(values), Ok(text)) if !text.is_empty() => {
+        let encoded = Encoder::new(printed).map(|encoder| encoder.write_text(0, &mut text));
+        // A part of a type that no Delta type stands for has no JSON form.
+        match (encoded, String::from_utf8(text)) {
+            (Ok(()), Ok(text)) => {
                 values.append_value(text);
                 Ok(())
             }
-            _ => {
+            (Err(_), _) | (_, Err(_)) => {
                 self.append_null();
                 Err(Failure::Invalid)
             }

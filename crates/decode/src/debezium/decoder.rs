@@ -3,35 +3,33 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tidegate_change::Result;
-use tidegate_change::source::SourceOperation;
-use tidegate_change::text::Parsed;
+use tidegate_change::source::{Place, SourceOperation};
 
-use super::append_typed;
 use super::envelope::envelope_value;
+use super::image::{Image, is_document, unwrapped};
 use super::key_change::{FirstHalf, old_key_header};
 use super::record::Record;
-use super::schema::{Binding, Schemas};
+use super::schema::{Binding, Described, RowSchema, Schemas};
 use super::source_block::{SourceBlock, plain, whole};
 use crate::chunk::Chunk;
-use crate::column::Column;
 use crate::findings::FieldOrder;
 use crate::plan::{DecodePlan, Decoded};
-use crate::rows::{Cell, Event, Rows};
-use crate::scan::{Kind, Malformed, Raw, Scanned, Scanner};
-
-/// Most events in a batch, about: a key change is not cut.
-const BATCH_EVENTS: usize = 1 << 16;
+use crate::records::LineRecords;
+use crate::rows::{BATCH_EVENTS, Cell, Event, Rows};
+use crate::scan::{Kind, Malformed, Raw, Scanned};
 
 /// Decodes lines that each hold one record.
-pub(crate) fn decode_lines(plan: &DecodePlan, chunk: &Chunk, bytes: &[u8]) -> Result<Decoded> {
+pub(crate) fn decode_lines(plan: &DecodePlan, chunk: &Chunk, bytes: &Bytes) -> Result<Decoded> {
+    let source = LineRecords::of(chunk, bytes, true);
     let mut decoder = Decoder {
         plan,
-        rows: Rows::new(plan, &chunk.name)?,
-        fields: FieldOrder::new(plan),
-        key_fields: FieldOrder::new(plan),
-        values: Schemas::default(),
-        keys: Schemas::default(),
+        rows: Rows::new(plan, &source)?,
+        fields: FieldOrder::new(plan, &chunk.name),
+        key_fields: FieldOrder::new(plan, &chunk.name),
+        values: Schemas::new(Described::Envelope),
+        keys: Schemas::new(Described::Key),
         first_half: None,
         offsets: Vec::new(),
         has_metadata: plan.columns.iter().any(|column| column.metadata.is_some()),
@@ -43,13 +41,16 @@ pub(crate) fn decode_lines(plan: &DecodePlan, chunk: &Chunk, bytes: &[u8]) -> Re
         .split(|b| *b == b'\n');
     for (place, line) in lines.enumerate() {
         let place = u64::try_from(place).unwrap_or(u64::MAX);
-        let place = (chunk.first_row + place, chunk.first_line + place);
+        let line_number = chunk.first_line + place;
+        let place = Place {
+            row: chunk.first_row + place,
+            line: Some(line_number),
+            ..Place::default()
+        };
+        decoder.fields.at(line_number);
         match std::str::from_utf8(line) {
-            Ok(line) => decoder.add_line(line, line, place)?,
-            Err(_) => {
-                let raw = String::from_utf8_lossy(line).into_owned();
-                decoder.rows.refuse(place.0, place.1, "no UTF-8", raw);
-            }
+            Ok(line) => decoder.add_line(line, place)?,
+            Err(_) => decoder.rows.refuse(place, "no UTF-8"),
         }
         if decoder.rows.len() >= BATCH_EVENTS && decoder.first_half.is_none() {
             batches.push(decoder.take_batch()?);
@@ -57,64 +58,37 @@ pub(crate) fn decode_lines(plan: &DecodePlan, chunk: &Chunk, bytes: &[u8]) -> Re
     }
     batches.push(decoder.take_batch()?);
     let findings = decoder.fields.findings();
-    findings.check_tables()?;
+    findings
+        .check_tables()
+        .map_err(|e| e.context(&chunk.name))?;
     Ok(Decoded { batches, findings })
 }
 
-struct Decoder<'p> {
-    plan: &'p DecodePlan,
+pub(super) struct Decoder<'p> {
+    pub(super) plan: &'p DecodePlan,
     rows: Rows<'p>,
-    fields: FieldOrder<'p>,
+    pub(super) fields: FieldOrder<'p>,
     /// Keys have other fields than rows, in an order of their own; what they lack is no finding.
-    key_fields: FieldOrder<'p>,
+    pub(super) key_fields: FieldOrder<'p>,
     values: Schemas,
-    keys: Schemas,
+    pub(super) keys: Schemas,
     first_half: Option<FirstHalf>,
     /// Topic, partition and next offset.
     offsets: Vec<(String, i64, i64)>,
     has_metadata: bool,
 }
 
-/// One image of a row: its values by column, with the types that a schema gives them.
-struct Image<'a> {
-    slots: Vec<Option<Raw<'a>>>,
-    binding: Option<Arc<Binding>>,
-}
-
-impl<'a> Image<'a> {
-    fn cell(&self, column: usize) -> Cell<'_> {
-        let source = self
-            .binding
-            .as_ref()
-            .map(|binding| binding.types.get(column));
-        match (self.slots.get(column).copied().flatten(), source) {
-            (Some(raw), Some(Some(Some(source)))) => Cell::Typed(raw, source),
-            (Some(raw), _) => Cell::Json(raw),
-            (None, Some(_)) => Cell::NotAuthored,
-            (None, None) => Cell::Absent,
-        }
-    }
-
-    fn raw(&self, column: usize) -> Option<Raw<'a>> {
-        self.slots
-            .get(column)
-            .copied()
-            .flatten()
-            .filter(|raw| !raw.is_null())
-    }
-}
-
 /// What is common to the events of a record.
 struct Context<'r, 'a> {
     record: &'r Record<'a>,
     source: &'r SourceBlock<'a>,
-    place: (u64, u64),
-    line: &'r str,
+    place: Place,
+    binding: Option<Arc<Binding>>,
 }
 
 impl<'p> Decoder<'p> {
     fn take_batch(&mut self) -> Result<tidegate_change::SourceBatch> {
-        let next = Rows::new(self.plan, &self.rows_file())?;
+        let next = Rows::new(self.plan, &self.rows.source())?;
         let mut full = std::mem::replace(&mut self.rows, next);
         for (topic, partition, next) in self.offsets.drain(..) {
             full.next_offsets
@@ -123,19 +97,16 @@ impl<'p> Decoder<'p> {
         self.fields.take(full)
     }
 
-    fn rows_file(&self) -> Arc<str> {
-        self.rows.file()
-    }
-
-    /// Adds one record; `raw` is the line as it came, where `line` was unwrapped from it.
-    fn add_line(&mut self, line: &str, raw: &str, place: (u64, u64)) -> Result<()> {
+    /// Adds one record.
+    fn add_line(&mut self, line: &str, mut place: Place) -> Result<()> {
         let Ok(record) = Record::scan(self.plan, &mut self.values, line) else {
-            self.rows
-                .refuse(place.0, place.1, "no JSON object", raw.to_owned());
+            self.rows.refuse(place, "no JSON object");
             return Ok(());
         };
+        place.partition = whole(record.partition);
+        place.offset = whole(record.offset);
         if let Some(wrapped) = record.wrapped {
-            return self.add_wrapped(&record, wrapped, raw, place);
+            return self.add_wrapped(&record, wrapped, place);
         }
         self.note_offset(&record);
         if record.is_null {
@@ -143,30 +114,16 @@ impl<'p> Decoder<'p> {
             return Ok(());
         }
         let op = plain(record.op).unwrap_or_default();
-        let operation = match op {
-            "c" => SourceOperation::Upsert,
-            "u" => SourceOperation::Update,
-            "r" => SourceOperation::Copy,
-            "d" => SourceOperation::Delete,
-            "t" => SourceOperation::Truncate,
-            _ => {
-                match other_class(&record, op) {
-                    Some(class) => self.rows.other.count(class),
-                    None => {
-                        let detail = "no Debezium change event";
-                        self.rows.refuse(place.0, place.1, detail, raw.to_owned());
-                    }
-                }
-                return Ok(());
+        let Some(operation) = operation_of(op) else {
+            match other_class(&record, op) {
+                Some(class) => self.rows.other.count(class),
+                None => self.rows.refuse(place, "no Debezium change event"),
             }
+            return Ok(());
         };
         let Some(source) = &record.source else {
-            self.rows.refuse(
-                place.0,
-                place.1,
-                "a change event without source",
-                raw.to_owned(),
-            );
+            let detail = "a change event without source";
+            self.rows.refuse_field(place, Some("source"), detail);
             return Ok(());
         };
         if self
@@ -179,36 +136,34 @@ impl<'p> Decoder<'p> {
             return Ok(());
         }
         self.note_table(source);
+        let Ok(binding) = self.binding(&record) else {
+            let detail = "what it says of the row cannot be read";
+            self.rows.refuse_field(place, Some("schema"), detail);
+            return Ok(());
+        };
         let context = Context {
             record: &record,
             source,
             place,
-            line: raw,
+            binding,
         };
-        let added = match operation {
-            SourceOperation::Delete => self.add_delete(&context)?,
-            SourceOperation::Truncate => self.add_truncate(&context)?,
-            _ => self.add_upsert(&context, operation)?,
+        let (field, added) = match operation {
+            SourceOperation::Delete => ("before", self.add_delete(&context)?),
+            SourceOperation::Truncate => ("op", self.add_truncate(&context)?),
+            _ => ("after", self.add_upsert(&context, operation)?),
         };
         if added.is_err() {
             let detail = "a change event without its row";
-            self.rows.refuse(place.0, place.1, detail, raw.to_owned());
+            self.rows.refuse_field(place, Some(field), detail);
         }
         Ok(())
     }
 
     /// Dumps of some tools hold key and value as text: they are put in as JSON and read again.
-    fn add_wrapped(
-        &mut self,
-        record: &Record<'_>,
-        wrapped: Raw<'_>,
-        raw: &str,
-        place: (u64, u64),
-    ) -> Result<()> {
+    fn add_wrapped(&mut self, record: &Record<'_>, wrapped: Raw<'_>, place: Place) -> Result<()> {
         let value = wrapped.string().filter(|text| is_document(text));
         let Some(value) = value else {
-            self.rows
-                .refuse(place.0, place.1, "no Debezium change event", raw.to_owned());
+            self.rows.refuse(place, "no Debezium change event");
             return Ok(());
         };
         let value = if value.trim().is_empty() {
@@ -238,10 +193,9 @@ impl<'p> Decoder<'p> {
         line.push('}');
         match Record::scan(self.plan, &mut self.values, &line) {
             // A value that is text again would go on for ever.
-            Ok(record) if record.wrapped.is_none() => self.add_line(&line, raw, place),
+            Ok(record) if record.wrapped.is_none() => self.add_line(&line, place),
             _ => {
-                self.rows
-                    .refuse(place.0, place.1, "no Debezium change event", raw.to_owned());
+                self.rows.refuse(place, "no Debezium change event");
                 Ok(())
             }
         }
@@ -269,62 +223,21 @@ impl<'p> Decoder<'p> {
         }
     }
 
-    fn image<'a>(&mut self, row: Raw<'a>, binding: Option<Arc<Binding>>) -> Scanned<Image<'a>> {
-        let mut slots = vec![None; self.plan.columns.len()];
-        let infer = binding.is_none();
-        self.fields
-            .object(&mut Scanner::new(row.0), &mut slots, infer)?;
-        Ok(Image { slots, binding })
-    }
-
-    /// The key columns that a key object has, with the types of its own schema or of the row's.
-    fn key_image<'a>(
-        &mut self,
-        key: Raw<'a>,
-        row_binding: Option<Arc<Binding>>,
-    ) -> Scanned<Image<'a>> {
-        let mut payload = None;
-        let mut has_schema = false;
-        if key.kind() == Kind::Object {
-            Scanner::new(key.0).object_with(|name, scanner| {
-                match name.plain() {
-                    Some("schema") if scanner.peek() == Some(b'{') => {
-                        has_schema = true;
-                        return self.keys.scan(self.plan, scanner);
-                    }
-                    Some("payload") => payload = Some(scanner.value()?),
-                    _ => {
-                        scanner.value()?;
-                    }
-                }
-                Ok(())
-            })?;
-        }
-        let binding = if has_schema {
-            self.keys.current().and_then(|schema| schema.row.clone())
-        } else {
-            row_binding
+    /// The types of a record's row, where it has a schema that tells them.
+    fn binding(&mut self, record: &Record<'_>) -> Scanned<Option<Arc<Binding>>> {
+        let Some(schema) = self.values.current().filter(|_| record.has_schema) else {
+            return Ok(None);
         };
-        let row = payload.filter(|_| has_schema).unwrap_or(key);
-        let mut slots = vec![None; self.plan.columns.len()];
-        if row.kind() == Kind::Object {
-            self.key_fields
-                .object(&mut Scanner::new(row.0), &mut slots, false)?;
-        }
-        Ok(Image { slots, binding })
-    }
-
-    fn binding(&mut self, record: &Record<'_>) -> Option<Arc<Binding>> {
-        if !record.has_schema {
-            return None;
-        }
-        let schema = self.values.current()?;
-        let binding = schema.row.clone()?;
+        let binding = match &schema.row {
+            RowSchema::Untyped => return Ok(None),
+            RowSchema::Unreadable => return Err(Malformed),
+            RowSchema::Typed(binding) => Arc::clone(binding),
+        };
         if !schema.reported {
             schema.reported = true;
             binding.report(&mut self.fields);
         }
-        Some(binding)
+        Ok(Some(binding))
     }
 
     fn add_upsert(
@@ -333,7 +246,7 @@ impl<'p> Decoder<'p> {
         operation: SourceOperation,
     ) -> Result<Scanned<()>> {
         let record = context.record;
-        let binding = self.binding(record);
+        let binding = context.binding.clone();
         let Some(after) = record.after.filter(|after| after.kind() == Kind::Object) else {
             return Ok(Err(Malformed));
         };
@@ -386,31 +299,9 @@ impl<'p> Decoder<'p> {
             .map(Ok)
     }
 
-    /// Whether two images have different keys; an image without its key says nothing.
-    fn is_other_key(&self, old: &Image<'_>, new: &Image<'_>) -> bool {
-        let mut differs = false;
-        for key in &self.plan.keys {
-            match (old.raw(*key), new.raw(*key)) {
-                (Some(a), Some(b)) if a == b => {}
-                (Some(_), Some(_)) => {
-                    let value = |image: &Image<'_>| {
-                        let mut column = self.plan.columns.get(*key)?.builder().ok()?;
-                        append_cell(&mut column, image.cell(*key)).ok()?;
-                        column.finish().ok()
-                    };
-                    differs |= value(old) != value(new);
-                }
-                // A key column that came later: where an image lacks it, its default stands.
-                (None, _) if old.slots.get(*key).copied().flatten().is_none() => {}
-                _ => return false,
-            }
-        }
-        differs
-    }
-
     fn add_delete(&mut self, context: &Context<'_, '_>) -> Result<Scanned<()>> {
         let record = context.record;
-        let binding = self.binding(record);
+        let binding = context.binding.clone();
         let before = record.before.filter(|before| before.kind() == Kind::Object);
         if before.is_none() && record.key.is_none() {
             return Ok(Err(Malformed));
@@ -479,16 +370,11 @@ impl<'p> Decoder<'p> {
         }
         let old_cells: Option<Vec<Cell<'c>>> =
             old_key.map(|image| plan.keys.iter().map(|key| image.cell(*key)).collect());
-        let raw = || context.line.to_owned();
         let event = Event {
-            row: context.place.0,
-            line: context.place.1,
+            place: context.place,
             operation,
             position: context.source.position(operation),
             topic: plain(record.topic),
-            partition: whole(record.partition),
-            offset: whole(record.offset),
-            raw: &raw,
         };
         let has_metadata = self.has_metadata;
         let cell = |index: usize| {
@@ -522,27 +408,16 @@ impl<'p> Decoder<'p> {
     }
 }
 
-fn append_cell(column: &mut Column, cell: Cell<'_>) -> Parsed<()> {
-    match cell {
-        Cell::Typed(raw, source) => append_typed(column, raw, source),
-        Cell::Json(raw) => column.append_json(raw),
-        _ => {
-            column.append_null();
-            Ok(())
-        }
-    }
-}
-
-/// The JSON of a key, which some dumps hold as text.
-fn unwrapped(raw: Raw<'_>) -> Cow<'_, str> {
-    match raw.string() {
-        Some(text) if text.starts_with('{') && is_document(&text) => text,
-        _ => Cow::Borrowed(raw.0),
-    }
-}
-
-fn is_document(text: &str) -> bool {
-    text.trim().is_empty() || Scanner::document(text).is_ok()
+/// The operation that Debezium's letter stands for.
+fn operation_of(op: &str) -> Option<SourceOperation> {
+    Some(match op {
+        "c" => SourceOperation::Upsert,
+        "u" => SourceOperation::Update,
+        "r" => SourceOperation::Copy,
+        "d" => SourceOperation::Delete,
+        "t" => SourceOperation::Truncate,
+        _ => return None,
+    })
 }
 
 /// The class of a record that is no row event.

@@ -9,7 +9,6 @@ use arrow::datatypes::{DataType, Field, Fields};
 use tidegate_change::{Error, Result};
 
 use crate::column::{Column, Scalar, TextRules};
-use crate::findings::two_positions;
 
 /// What positions of a source are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +73,10 @@ pub(crate) struct Position<'a> {
     pub(crate) rank: i32,
 }
 
+/// A position that no order compares with those before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OtherKind;
+
 /// The positions of a batch.
 #[derive(Debug)]
 pub(crate) struct Positions {
@@ -81,6 +84,7 @@ pub(crate) struct Positions {
     members: Vec<Column>,
     ranks: Int32Builder,
     validity: BooleanBufferBuilder,
+    first_line: Option<u64>,
 }
 
 impl Positions {
@@ -93,21 +97,28 @@ impl Positions {
             members: members.collect::<Result<_>>()?,
             ranks: Int32Builder::new(),
             validity: BooleanBufferBuilder::new(0),
+            first_line: None,
         };
-        (0..nulls).try_for_each(|_| positions.push(None))?;
+        (0..nulls).for_each(|_| positions.push_null());
         Ok(positions)
     }
 
-    pub(crate) fn push(&mut self, position: Option<&Position<'_>>) -> Result<()> {
+    /// Adds the position of an event that stands in a line.
+    ///
+    /// # Errors
+    /// When it is of another kind than those before.
+    pub(crate) fn push(
+        &mut self,
+        position: Option<&Position<'_>>,
+        line: u64,
+    ) -> Result<(), OtherKind> {
         let known = position.filter(|position| position.members.iter().any(Option::is_some));
         let Some(position) = known else {
-            self.members.iter_mut().for_each(Column::append_null);
-            self.ranks.append_null();
-            self.validity.append(false);
+            self.push_null();
             return Ok(());
         };
         if position.kind != self.kind {
-            return Err(two_positions());
+            return Err(OtherKind);
         }
         for (column, member) in self.members.iter_mut().zip(position.members) {
             match member {
@@ -117,8 +128,20 @@ impl Positions {
             }
         }
         self.ranks.append_value(position.rank);
+        self.first_line = self.first_line.or(Some(line));
         self.validity.append(true);
         Ok(())
+    }
+
+    fn push_null(&mut self) {
+        self.members.iter_mut().for_each(Column::append_null);
+        self.ranks.append_null();
+        self.validity.append(false);
+    }
+
+    /// Line of the first event that has a position.
+    pub(crate) fn first_line(&self) -> Option<u64> {
+        self.first_line
     }
 
     pub(crate) fn data_type(&self) -> DataType {

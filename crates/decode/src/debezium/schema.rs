@@ -1,5 +1,6 @@
 //! Connect schemas, parsed once and then recognised by their text.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -18,6 +19,8 @@ pub(crate) struct Binding {
     pub(crate) types: Vec<Option<SourceType>>,
     /// Fields that no column has, with their types.
     unknown: Vec<(String, SourceType)>,
+    /// Their names.
+    pub(crate) unknown_names: HashSet<Box<str>>,
 }
 
 impl Binding {
@@ -36,7 +39,14 @@ impl Binding {
                 }
             }
         }
-        Self { types, unknown }
+        Self {
+            types,
+            unknown_names: unknown
+                .iter()
+                .map(|(name, _)| name.as_str().into())
+                .collect(),
+            unknown,
+        }
     }
 
     /// Tells what the schema says beyond the plan.
@@ -52,23 +62,49 @@ impl Binding {
     }
 }
 
+/// What a schema says of rows.
+#[derive(Clone, Debug)]
+pub(crate) enum RowSchema {
+    /// Nothing: values are read by their declared types.
+    Untyped,
+    Typed(Arc<Binding>),
+    /// It describes the row in a way that is not understood.
+    Unreadable,
+}
+
+/// What schemas describe.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Described {
+    /// The envelope of a change event, which has the row in `after` and `before`.
+    Envelope,
+    /// A key, which has its columns as fields.
+    Key,
+}
+
 /// A schema with its text.
 #[derive(Debug)]
 pub(crate) struct KnownSchema {
     text: String,
-    /// None when it describes no row.
-    pub(crate) row: Option<Arc<Binding>>,
+    pub(crate) row: RowSchema,
     /// Whether what it says beyond the plan was told.
     pub(crate) reported: bool,
 }
 
 /// The schemas met so far, the last one used first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Schemas {
+    described: Described,
     known: Vec<KnownSchema>,
 }
 
 impl Schemas {
+    pub(crate) fn new(described: Described) -> Self {
+        Self {
+            described,
+            known: Vec::new(),
+        }
+    }
+
     /// Scans a schema that stands here; afterwards it is the first one.
     pub(crate) fn scan(&mut self, plan: &DecodePlan, scanner: &mut Scanner<'_>) -> Scanned<()> {
         let found = self
@@ -84,7 +120,7 @@ impl Schemas {
             }
             None => {
                 let text = scanner.value()?.0.to_owned();
-                let row = row_type(&text).map(|row| Arc::new(Binding::new(plan, row)));
+                let row = self.described.row(plan, &text);
                 self.known.truncate(SCHEMAS_MAX - 1);
                 self.known.insert(
                     0,
@@ -105,19 +141,29 @@ impl Schemas {
     }
 }
 
-/// The struct of the table's columns: `after` or `before` of an envelope, or a key as it is.
-fn row_type(text: &str) -> Option<SourceType> {
-    let schema: Value = serde_json::from_str(text).ok()?;
-    let fields = schema.get("fields")?.as_array()?;
-    let named = |wanted: &str| {
-        fields
-            .iter()
-            .find(|field| field.get("field").and_then(Value::as_str) == Some(wanted))
-    };
-    let is_envelope = named("op").is_some() && named("source").is_some();
-    if is_envelope {
-        SourceType::parse(named("after").or_else(|| named("before"))?)
-    } else {
-        SourceType::parse(&schema)
+impl Described {
+    /// What a schema says of the table's columns.
+    fn row(self, plan: &DecodePlan, text: &str) -> RowSchema {
+        let Ok(schema) = serde_json::from_str::<Value>(text) else {
+            return RowSchema::Unreadable;
+        };
+        let row = match self {
+            Self::Key => Some(&schema),
+            // Parts of the envelope may be left out of its schema; the payload tells what it is.
+            Self::Envelope => member(&schema, "after").or_else(|| member(&schema, "before")),
+        };
+        match (row.map(SourceType::parse), self) {
+            (Some(Some(row)), _) => RowSchema::Typed(Arc::new(Binding::new(plan, row))),
+            (None, _) | (_, Self::Key) => RowSchema::Untyped,
+            (Some(None), Self::Envelope) => RowSchema::Unreadable,
+        }
     }
+}
+
+/// The schema of a field of a struct.
+fn member<'a>(schema: &'a Value, wanted: &str) -> Option<&'a Value> {
+    let fields = schema.get("fields")?.as_array()?;
+    fields
+        .iter()
+        .find(|field| field.get("field").and_then(Value::as_str) == Some(wanted))
 }

@@ -1,15 +1,17 @@
 //! CSV by RFC 4180 with a header: an empty cell is NULL, `""` the empty string.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use tidegate_change::source::SourceOperation;
+use bytes::Bytes;
+use tidegate_change::source::Place;
 use tidegate_change::{Code, Error, Result, json};
 
-use super::json::BATCH_EVENTS;
 use crate::chunk::Chunk;
 use crate::findings::FieldOrder;
 use crate::plan::{DecodePlan, Decoded};
-use crate::rows::{Cell, Event, Rows};
+use crate::records::CsvTexts;
+use crate::rows::{BATCH_EVENTS, Cell, Event, Rows};
 
 /// One cell of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -216,9 +218,11 @@ fn walk(bytes: &[u8], mut ended: impl FnMut(usize, bool) -> bool) {
 pub(crate) fn decode_csv(
     plan: &DecodePlan,
     chunk: &Chunk,
-    header: &[String],
-    bytes: &[u8],
+    header: &Arc<[String]>,
+    bytes: &Bytes,
 ) -> Result<Decoded> {
+    let null_value = plan.null_value.as_deref();
+    let source = CsvTexts::of(chunk, bytes, header, plan.null_value.as_ref());
     let text = std::str::from_utf8(bytes).map_err(|_| {
         let message = format!(
             "CSV is no UTF-8, in the text from line {} on",
@@ -226,7 +230,7 @@ pub(crate) fn decode_csv(
         );
         Error::new(Code::InvalidRecord, message)
     })?;
-    let mut fields = FieldOrder::new(plan);
+    let mut fields = FieldOrder::new(plan, &chunk.name);
     let slots: Vec<Option<usize>> = header.iter().map(|name| fields.column(name)).collect();
     let mut by_column: Vec<Option<usize>> = vec![None; plan.columns.len()];
     for (position, column) in slots.iter().enumerate() {
@@ -235,37 +239,37 @@ pub(crate) fn decode_csv(
         }
     }
     let mut batches = Vec::new();
-    let mut rows = Rows::new(plan, &chunk.name)?;
+    let mut rows = Rows::new(plan, &source)?;
     let mut records = CsvRecords::new(text);
     let mut cells = Vec::new();
     let mut row = chunk.first_row;
-    let mut start = 0;
     while let Some(record) = records.next(&mut cells) {
-        let raw_text = text
-            .get(start..records.position())
-            .unwrap_or_default()
-            .trim_matches(['\r', '\n']);
-        start = records.position();
         let (line, fault) = match record {
             Ok(line) if cells.len() == header.len() => (line, None),
             Ok(line) => (line, Some("another number of cells than the header has")),
             Err((line, BrokenCsv)) => (line, Some("a quoted cell that does not end")),
         };
         let line = chunk.first_line + line;
+        let place = Place {
+            row,
+            line: Some(line),
+            ..Place::default()
+        };
+        fields.at(line);
         match fault {
-            Some(fault) => rows.refuse(row, line, fault, json_text(raw_text)),
+            Some(fault) => rows.refuse(place, fault),
             None => {
                 for (name, (cell, column)) in header.iter().zip(cells.iter().zip(&slots)) {
-                    if column.is_none() && !is_null(plan, cell) {
+                    if column.is_none() && !is_null(null_value, cell) {
                         fields.observe_text(name, &cell.text, cell.quoted);
                     }
                 }
-                push(&mut rows, plan, (row, line), header, &cells, &by_column)?;
+                push(&mut rows, null_value, place, &cells, &by_column)?;
             }
         }
         row += 1;
         if rows.len() >= BATCH_EVENTS {
-            let full = std::mem::replace(&mut rows, Rows::new(plan, &chunk.name)?);
+            let full = std::mem::replace(&mut rows, Rows::new(plan, &source)?);
             batches.push(fields.take(full)?);
         }
     }
@@ -278,40 +282,33 @@ pub(crate) fn decode_csv(
 
 fn push(
     rows: &mut Rows<'_>,
-    plan: &DecodePlan,
-    (row, line): (u64, u64),
-    header: &[String],
+    null_value: Option<&str>,
+    place: Place,
     cells: &[CsvCell<'_>],
     by_column: &[Option<usize>],
 ) -> Result<()> {
-    let raw = || record_json(plan, header, cells);
-    let event = Event {
-        row,
-        line,
-        operation: SourceOperation::Unspecified,
-        position: None,
-        topic: None,
-        partition: None,
-        offset: None,
-        raw: &raw,
-    };
     let cell = |index: usize| match by_column.get(index) {
         Some(Some(position)) => match cells.get(*position) {
-            Some(cell) if is_null(plan, cell) => Cell::Null,
+            Some(cell) if is_null(null_value, cell) => Cell::Null,
             Some(cell) => Cell::Text(&cell.text),
             None => Cell::Null,
         },
         // The file's schema lacks the column (R-N5).
         _ => Cell::NotAuthored,
     };
-    rows.push(&event, cell, None)
+    rows.push(&Event::flat(place), cell, None)
 }
 
-fn is_null(plan: &DecodePlan, cell: &CsvCell<'_>) -> bool {
-    !cell.quoted && (cell.text.is_empty() || plan.null_value.as_deref() == Some(&*cell.text))
+fn is_null(null_value: Option<&str>, cell: &CsvCell<'_>) -> bool {
+    !cell.quoted && (cell.text.is_empty() || null_value == Some(&*cell.text))
 }
 
-fn record_json(plan: &DecodePlan, header: &[String], cells: &[CsvCell<'_>]) -> String {
+/// A record as a JSON object of its cells.
+pub(crate) fn cells_json(
+    null_value: Option<&str>,
+    header: &[String],
+    cells: &[CsvCell<'_>],
+) -> String {
     let mut out = b"{".to_vec();
     for (name, cell) in header.iter().zip(cells) {
         if out.len() > 1 {
@@ -319,20 +316,21 @@ fn record_json(plan: &DecodePlan, header: &[String], cells: &[CsvCell<'_>]) -> S
         }
         json::write_string(name, &mut out);
         out.push(b':');
-        if is_null(plan, cell) {
+        if is_null(null_value, cell) {
             out.extend_from_slice(b"null");
         } else {
             json::write_string(&cell.text, &mut out);
         }
     }
     out.push(b'}');
-    String::from_utf8(out).unwrap_or_default()
+    String::from_utf8_lossy(&out).into_owned()
 }
 
-fn json_text(text: &str) -> String {
+/// A text as a JSON string.
+pub(crate) fn json_text(text: &str) -> String {
     let mut out = Vec::new();
     json::write_string(text, &mut out);
-    String::from_utf8(out).unwrap_or_default()
+    String::from_utf8_lossy(&out).into_owned()
 }
 
 #[cfg(test)]

@@ -1,16 +1,15 @@
 //! JSON lines: one object a row.
 
+use bytes::Bytes;
 use tidegate_change::Result;
-use tidegate_change::source::SourceOperation;
+use tidegate_change::source::Place;
 
 use crate::chunk::Chunk;
-use crate::findings::FieldOrder;
+use crate::findings::{FieldOrder, Infer};
 use crate::plan::{DecodePlan, Decoded};
-use crate::rows::{Cell, Event, Rows};
+use crate::records::LineRecords;
+use crate::rows::{BATCH_EVENTS, Cell, Event, Rows};
 use crate::scan::{Malformed, Raw, Scanner};
-
-/// Most events in a batch.
-pub(crate) const BATCH_EVENTS: usize = 1 << 16;
 
 /// The text of one row, and where it came from.
 #[derive(Clone, Copy, Debug)]
@@ -24,34 +23,41 @@ pub(super) struct RowText<'a> {
     pub(super) offset: Option<i64>,
 }
 
-/// Decodes lines that each hold one row.
-pub(crate) fn decode_lines(plan: &DecodePlan, chunk: &Chunk, bytes: &[u8]) -> Result<Decoded> {
+/// The lines of a chunk that are not blank, with their numbers.
+pub(super) fn lines<'a>(chunk: &Chunk, bytes: &'a [u8]) -> impl Iterator<Item = (u64, &'a [u8])> {
     let lines = (chunk.first_line..).zip(bytes.split(|b| *b == b'\n'));
-    let rows = lines.filter(|(_, bytes)| !bytes.trim_ascii().is_empty());
-    let rows = rows.map(|(line, bytes)| RowText {
+    lines.filter(|(_, bytes)| !bytes.trim_ascii().is_empty())
+}
+
+/// Decodes lines that each hold one row.
+pub(crate) fn decode_lines(plan: &DecodePlan, chunk: &Chunk, bytes: &Bytes) -> Result<Decoded> {
+    let rows = lines(chunk, bytes).map(|(line, bytes)| RowText {
         line,
         bytes: Some(bytes),
         topic: None,
         partition: None,
         offset: None,
     });
-    decode_rows(plan, chunk, rows)
+    decode_rows(plan, chunk, bytes, rows)
 }
 
 /// Decodes the texts of rows.
 pub(super) fn decode_rows<'a>(
     plan: &DecodePlan,
     chunk: &Chunk,
+    bytes: &Bytes,
     texts: impl Iterator<Item = RowText<'a>>,
 ) -> Result<Decoded> {
-    let mut fields = FieldOrder::new(plan);
+    let source = LineRecords::of(chunk, bytes, false);
+    let mut fields = FieldOrder::new(plan, &chunk.name);
     let mut batches = Vec::new();
-    let mut rows = Rows::new(plan, &chunk.name)?;
+    let mut rows = Rows::new(plan, &source)?;
     let mut slots: Vec<Option<Raw<'_>>> = vec![None; plan.columns.len()];
     for (row, text) in (chunk.first_row..).zip(texts) {
+        fields.at(text.line);
         add_row(&mut rows, &mut fields, &mut slots, row, &text)?;
         if rows.len() >= BATCH_EVENTS {
-            let full = std::mem::replace(&mut rows, Rows::new(plan, &chunk.name)?);
+            let full = std::mem::replace(&mut rows, Rows::new(plan, &source)?);
             batches.push(fields.take(full)?);
         }
     }
@@ -67,35 +73,33 @@ fn add_row<'a>(
     fields: &mut FieldOrder<'_>,
     slots: &mut Vec<Option<Raw<'a>>>,
     row: u64,
-    place: &RowText<'a>,
+    text: &RowText<'a>,
 ) -> Result<()> {
-    let Some(bytes) = place.bytes else {
+    let Some(bytes) = text.bytes else {
         rows.other.count("null");
         return Ok(());
     };
-    let line = place.line;
+    let place = Place {
+        row,
+        line: Some(text.line),
+        partition: text.partition,
+        offset: text.offset,
+    };
+    let topic = text.topic;
     let Ok(text) = std::str::from_utf8(bytes) else {
-        let raw = String::from_utf8_lossy(bytes).into_owned();
-        rows.refuse(row, line, "no UTF-8", raw);
+        rows.refuse(place, "no UTF-8");
         return Ok(());
     };
     slots.fill(None);
     let mut scanner = Scanner::new(text);
-    let scanned = fields.object(&mut scanner, slots, true);
+    let scanned = fields.object(&mut scanner, slots, Infer::All);
     if scanned == Err(Malformed) || scanner.peek().is_some() {
-        rows.refuse(row, line, "no JSON object", text.to_owned());
+        rows.refuse(place, "no JSON object");
         return Ok(());
     }
-    let raw = || text.to_owned();
     let event = Event {
-        row,
-        line,
-        operation: SourceOperation::Unspecified,
-        position: None,
-        topic: place.topic,
-        partition: place.partition,
-        offset: place.offset,
-        raw: &raw,
+        topic,
+        ..Event::flat(place)
     };
     let cell = |index: usize| match slots.get(index) {
         Some(Some(raw)) => Cell::Json(*raw),

@@ -2,9 +2,11 @@
 //! conditions say what they do (R-D1).
 
 mod csv;
+mod header;
 mod json;
 mod record;
 
-pub(crate) use csv::{CsvBoundary, CsvRecords, decode_csv};
+pub(crate) use csv::{CsvBoundary, CsvRecords, cells_json, decode_csv, json_text};
+pub(crate) use header::{Needs, parse_header};
 pub(crate) use json::decode_lines;
 pub(crate) use record::decode_records;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use tidegate_change::Result;
 
-use super::json::{RowText, decode_rows};
+use super::json::{RowText, decode_rows, lines};
 use crate::chunk::Chunk;
 use crate::plan::{DecodePlan, Decoded};
 use crate::scan::{Raw, Scanned, Scanner};
@@ -19,10 +20,8 @@ struct Record {
 }
 
 /// Decodes lines that each hold a record with a row as text.
-pub(crate) fn decode_records(plan: &DecodePlan, chunk: &Chunk, bytes: &[u8]) -> Result<Decoded> {
-    let lines = (chunk.first_line..).zip(bytes.split(|b| *b == b'\n'));
-    let lines = lines.filter(|(_, bytes)| !bytes.trim_ascii().is_empty());
-    let records: Vec<(u64, &[u8], Option<Record>)> = lines
+pub(crate) fn decode_records(plan: &DecodePlan, chunk: &Chunk, bytes: &Bytes) -> Result<Decoded> {
+    let records: Vec<(u64, &[u8], Option<Record>)> = lines(chunk, bytes)
         .map(|(line, bytes)| (line, bytes, Record::of(bytes)))
         .collect();
     let texts = records.iter().map(|(line, bytes, record)| match record {
@@ -42,7 +41,7 @@ pub(crate) fn decode_records(plan: &DecodePlan, chunk: &Chunk, bytes: &[u8]) -> 
             offset: None,
         },
     });
-    let mut decoded = decode_rows(plan, chunk, texts)?;
+    let mut decoded = decode_rows(plan, chunk, bytes, texts)?;
     let next = next_offsets(records.iter().filter_map(|(_, _, record)| record.as_ref()));
     if let Some(first) = decoded.batches.first_mut() {
         first.offsets.extend(next);

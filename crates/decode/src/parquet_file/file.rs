@@ -16,7 +16,7 @@ use super::{broken, guarded};
 use crate::input::Input;
 
 /// Bytes of values that are decoded at a time, about.
-const DECODED_BYTES: u64 = 32 << 20;
+const DECODED_BYTES: u64 = 16 << 20;
 /// Fewest rows that are decoded at a time, however large they are.
 const ROWS_MIN: usize = 1 << 10;
 /// Bytes that are read at once where a reader takes few at a time, as that of page headers does.
@@ -231,8 +231,8 @@ mod tests {
 
     #[test]
     fn large_row_groups_are_cut_and_usual_ones_are_not() {
-        assert_eq!(rows_at_once(100_000, 20 << 20), 100_000);
-        assert_eq!(rows_at_once(1_000_000, 320 << 20), 100_000);
+        assert_eq!(rows_at_once(100_000, 10 << 20), 100_000);
+        assert_eq!(rows_at_once(1_000_000, 160 << 20), 100_000);
         assert_eq!(rows_at_once(2_000, 1 << 40), ROWS_MIN);
         assert_eq!(rows_at_once(0, 0), ROWS_MIN);
     }

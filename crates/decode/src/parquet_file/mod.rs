@@ -4,6 +4,7 @@
 mod cast;
 mod file;
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::DataType;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use tidegate_change::source::SourceOperation;
+use tidegate_change::source::{Place, RawRecords};
 use tidegate_change::{Code, Error, Result, json};
 
 pub(crate) use cast::append_arrow;
@@ -20,10 +21,8 @@ pub(crate) use file::{GroupRows, ParquetCutter, ParquetFile};
 use crate::chunk::Chunk;
 use crate::findings::FieldOrder;
 use crate::plan::{DecodePlan, Decoded};
-use crate::rows::{Cell, Event, Rows};
-
-/// Rows of a batch.
-const BATCH_ROWS: usize = 1 << 16;
+use crate::records::RecordSource;
+use crate::rows::{BATCH_EVENTS, Cell, Event, Rows};
 
 fn broken(e: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::new(Code::InvalidRecord, "the Parquet file cannot be read").with_source(e)
@@ -47,7 +46,8 @@ pub(crate) fn decode(
     rows: GroupRows,
 ) -> Result<Decoded> {
     guarded(|| {
-        let mut fields = FieldOrder::new(plan);
+        let mut fields = FieldOrder::new(plan, &chunk.name);
+        fields.at(chunk.first_row + 1);
         let mut wanted = Vec::new();
         for (root, field) in file.metadata.schema().fields().iter().enumerate() {
             let natural = cast::natural(field.data_type());
@@ -69,7 +69,7 @@ pub(crate) fn decode(
             .with_offset(rows.first)
             .with_limit(rows.count)
             .with_projection(mask)
-            .with_batch_size(BATCH_ROWS)
+            .with_batch_size(BATCH_EVENTS)
             .build()
             .map_err(broken)?;
         let mut batches = Vec::new();
@@ -103,7 +103,14 @@ fn add_batch<'p>(
             *place = Some(plain(array)?);
         }
     }
-    let mut rows = Rows::new(plan, &chunk.name)?;
+    let source = RecordSource {
+        file: Arc::clone(&chunk.name),
+        records: Arc::new(BatchRecords {
+            batch: batch.clone(),
+            first_row,
+        }),
+    };
+    let mut rows = Rows::new(plan, &source)?;
     for (index, column) in plan.columns.iter().enumerate() {
         if let Some(Some(array)) = arrays.get(index)
             && cast::is_ready(array, &column.data_type)
@@ -112,17 +119,10 @@ fn add_batch<'p>(
         }
     }
     for (row, place) in (first_row..).zip(0..batch.num_rows()) {
-        let raw = || row_json(batch, place);
-        let event = Event {
+        let event = Event::flat(Place {
             row,
-            line: row + 1,
-            operation: SourceOperation::Unspecified,
-            position: None,
-            topic: None,
-            partition: None,
-            offset: None,
-            raw: &raw,
-        };
+            ..Place::default()
+        });
         let cell = |index: usize| match arrays.get(index) {
             Some(Some(array)) => Cell::Arrow(array, place),
             // The file's schema lacks the column (R-N5).
@@ -141,13 +141,32 @@ fn plain(array: &ArrayRef) -> Result<ArrayRef> {
     }
 }
 
-fn row_json(batch: &RecordBatch, row: usize) -> String {
-    let mut out = Vec::new();
-    let written = json::write_rows(&batch.slice(row, 1), &mut out);
-    let text = String::from_utf8(out).unwrap_or_default();
-    if written.is_ok() {
-        text.trim_end().to_owned()
-    } else {
-        "{}".to_owned()
+/// The rows of a batch; they have no lines.
+#[derive(Debug)]
+struct BatchRecords {
+    batch: RecordBatch,
+    first_row: u64,
+}
+
+impl RawRecords for BatchRecords {
+    fn line(&self, _: u64) -> Option<u64> {
+        None
+    }
+
+    fn json(&self, row: u64) -> Option<String> {
+        let place = usize::try_from(row.checked_sub(self.first_row)?).ok()?;
+        if place >= self.batch.num_rows() {
+            return None;
+        }
+        let row = self.batch.slice(place, 1);
+        // A column of a type that has no JSON form is left out; no table has such a column either.
+        let printed = |column: &usize| {
+            let alone = row.project(&[*column]);
+            alone.is_ok_and(|alone| json::write_rows(&alone, &mut io::sink()).is_ok())
+        };
+        let printed: Vec<usize> = (0..row.num_columns()).filter(printed).collect();
+        let mut out = Vec::new();
+        json::write_rows(&row.project(&printed).ok()?, &mut out).ok()?;
+        Some(String::from_utf8_lossy(&out).trim_end().to_owned())
     }
 }

@@ -56,6 +56,7 @@ pub(super) fn keep(batch: SourceBatch, kept: BooleanBuffer) -> Result<SourceBatc
                 .origin
                 .offsets
                 .map(|values| keep_marked(values, &mask)),
+            records: batch.origin.records,
         },
         invalid: batch.invalid,
         other: batch.other,

@@ -2,6 +2,7 @@
 //!
 //! An event at fault keeps its place until the end, so that columns stay in step; `keep` drops it then.
 
+mod fault;
 mod keep;
 mod needed;
 
@@ -12,19 +13,24 @@ use arrow::array::builder::BooleanBufferBuilder;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StructArray};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::{DataType, Field, Fields, Schema};
-use tidegate_change::source::{InvalidEvent, Origin, OtherRecords, SourceOperation};
-use tidegate_change::spec::{AbsentFields, OnInvalid};
+use tidegate_change::source::{InvalidEvent, Origin, OtherRecords, Place, SourceOperation};
+use tidegate_change::spec::AbsentFields;
 use tidegate_change::text::{Failure, Parsed};
-use tidegate_change::{Code, Error, Result, SourceBatch, types};
+use tidegate_change::{Code, Error, Result, SourceBatch};
 
+use self::fault::Fault;
 use self::keep::{keep, where_known};
-use self::needed::needed_type;
 use crate::column::{Column, Scalar, note};
-use crate::debezium::{Position, Positions, SourceType, append_typed};
+use crate::debezium::{OtherKind, Position, Positions, SourceType, append_typed};
+use crate::findings::{FoundAt, two_positions};
 use crate::parquet_file::append_arrow;
 use crate::plan::DecodePlan;
+use crate::records::RecordSource;
 use crate::scan::Raw;
 use crate::seen::Seen;
+
+/// Most events in a batch, about: halves of a key change are not cut apart.
+pub(crate) const BATCH_EVENTS: usize = 1 << 16;
 
 /// What an event says of one column.
 #[derive(Clone, Copy, Debug)]
@@ -58,24 +64,29 @@ impl Cell<'_> {
 
 /// An event apart from its columns.
 pub(crate) struct Event<'a> {
-    /// Number of the record in the file, from 0.
-    pub(crate) row: u64,
-    /// Physical line, from 1.
-    pub(crate) line: u64,
+    pub(crate) place: Place,
     pub(crate) operation: SourceOperation,
     pub(crate) position: Option<Position<'a>>,
     pub(crate) topic: Option<&'a str>,
-    pub(crate) partition: Option<i64>,
-    pub(crate) offset: Option<i64>,
-    /// The record as JSON text, made only for rejects.
-    pub(crate) raw: &'a dyn Fn() -> String,
+}
+
+impl Event<'_> {
+    /// An event of a source without envelope.
+    pub(crate) fn flat(place: Place) -> Self {
+        Self {
+            place,
+            operation: SourceOperation::Unspecified,
+            position: None,
+            topic: None,
+        }
+    }
 }
 
 /// The batch so far.
 #[derive(Debug)]
 pub(crate) struct Rows<'p> {
     plan: &'p DecodePlan,
-    file: Arc<str>,
+    source: RecordSource,
     columns: Vec<Column>,
     authored: Vec<Authored>,
     /// Columns that are whole already, and take no cells.
@@ -124,16 +135,8 @@ impl Authored {
     }
 }
 
-/// The first fault of an event.
-struct Fault {
-    field: String,
-    code: Code,
-    detail: String,
-    policy: Option<OnInvalid>,
-}
-
 impl<'p> Rows<'p> {
-    pub(crate) fn new(plan: &'p DecodePlan, file: &Arc<str>) -> Result<Self> {
+    pub(crate) fn new(plan: &'p DecodePlan, source: &RecordSource) -> Result<Self> {
         let columns = plan
             .columns
             .iter()
@@ -141,7 +144,7 @@ impl<'p> Rows<'p> {
             .collect::<Result<Vec<_>>>()?;
         Ok(Self {
             plan,
-            file: Arc::clone(file),
+            source: source.clone(),
             authored: columns.iter().map(|_| Authored::default()).collect(),
             misfits: columns.iter().map(|_| Seen::Nothing).collect(),
             ready: columns.iter().map(|_| None).collect(),
@@ -163,9 +166,9 @@ impl<'p> Rows<'p> {
         })
     }
 
-    /// Name of the file.
-    pub(crate) fn file(&self) -> Arc<str> {
-        Arc::clone(&self.file)
+    /// What the records come from.
+    pub(crate) fn source(&self) -> RecordSource {
+        self.source.clone()
     }
 
     /// Gives a column whole, before the first event.
@@ -179,19 +182,6 @@ impl<'p> Rows<'p> {
     /// Number of events so far, those at fault included.
     pub(crate) fn len(&self) -> usize {
         self.operations.len()
-    }
-
-    /// Notes a record that is no event, because it cannot be read.
-    pub(crate) fn refuse(&mut self, row: u64, line: u64, detail: &str, raw: String) {
-        self.invalid.push(InvalidEvent {
-            code: Code::InvalidRecord,
-            file: Arc::clone(&self.file),
-            row,
-            field: None,
-            detail: format!("line {line}: {detail}"),
-            raw,
-            policy: None,
-        });
     }
 
     /// Adds an event with its columns and, in a key change, the cells of its old key by key column.
@@ -220,26 +210,15 @@ impl<'p> Rows<'p> {
             fault = fault.or(added);
         }
         self.push_old_key(old_key, &mut fault)?;
-        self.push_position(event.position.as_ref())?;
+        self.push_position(event)?;
         self.operations.push(event.operation);
-        self.numbers.push(event.row);
+        self.numbers.push(event.place.row);
         self.push_topic(event.topic);
-        self.partitions.push(event.partition);
-        self.offsets.push(event.offset);
+        self.partitions.push(event.place.partition);
+        self.offsets.push(event.place.offset);
         self.kept.append(fault.is_none());
         if let Some(fault) = fault {
-            self.invalid.push(InvalidEvent {
-                code: fault.code,
-                file: Arc::clone(&self.file),
-                row: event.row,
-                detail: format!(
-                    "line {}, field {}: {}",
-                    event.line, fault.field, fault.detail
-                ),
-                field: Some(fault.field),
-                raw: (event.raw)(),
-                policy: fault.policy,
-            });
+            self.set_apart(event.place, fault);
         }
         Ok(())
     }
@@ -292,63 +271,6 @@ impl<'p> Rows<'p> {
             Err(Failure::Invalid) => Some(self.misfit(index, cell)),
             Err(Failure::Unrepresentable) => self.unrepresentable(index),
         }
-    }
-
-    fn misfit(&mut self, index: usize, cell: Cell<'_>) -> Fault {
-        if let (Some(seen), Some(column)) =
-            (self.misfits.get_mut(index), self.plan.columns.get(index))
-        {
-            let needed = match cell {
-                Cell::Json(raw) => needed_type(&column.data_type, raw.0.trim_matches('"')),
-                Cell::Text(text) => needed_type(&column.data_type, text),
-                _ => None,
-            };
-            if let Some(needed) = needed {
-                seen.join(Seen::Typed(needed));
-            }
-        }
-        let (field, type_name) = self.describe(index);
-        let detail = format!("the value is no {type_name}");
-        Fault {
-            field,
-            code: Code::InvalidValue,
-            detail,
-            policy: None,
-        }
-    }
-
-    fn unrepresentable(&mut self, index: usize) -> Option<Fault> {
-        let strict = self
-            .plan
-            .columns
-            .get(index)
-            .is_some_and(|column| column.strict);
-        let policy = self.plan.unrepresentable_policy();
-        if policy.is_none() && !strict {
-            self.unrepresentable += 1;
-            return None;
-        }
-        let (field, type_name) = self.describe(index);
-        let detail = format!("a {type_name} cannot hold the value");
-        let policy = if strict { None } else { policy };
-        Some(Fault {
-            field,
-            code: Code::InvalidValue,
-            detail,
-            policy,
-        })
-    }
-
-    fn describe(&self, index: usize) -> (String, String) {
-        self.plan
-            .columns
-            .get(index)
-            .map_or_else(Default::default, |column| {
-                (
-                    column.name.clone(),
-                    types::type_name(&column.data_type).unwrap_or_default(),
-                )
-            })
     }
 
     fn push_old_key(
@@ -406,12 +328,19 @@ impl<'p> Rows<'p> {
         self.topics.push(same.or_else(|| topic.map(Arc::from)));
     }
 
-    fn push_position(&mut self, position: Option<&Position<'_>>) -> Result<()> {
+    fn push_position(&mut self, event: &Event<'_>) -> Result<()> {
+        let position = event.position.as_ref();
+        let line = event.place.line.unwrap_or(event.place.row + 1);
         if let (None, Some(position)) = (&self.positions, position) {
             self.positions = Some(Positions::new(position.kind, self.operations.len())?);
         }
         match &mut self.positions {
-            Some(positions) => positions.push(position),
+            Some(positions) => positions.push(position, line).map_err(|OtherKind| {
+                two_positions(&FoundAt {
+                    file: Arc::clone(&self.source.file),
+                    line,
+                })
+            }),
             None => Ok(()),
         }
     }
@@ -419,6 +348,11 @@ impl<'p> Rows<'p> {
     /// Type of the positions, if there is one.
     pub(crate) fn position_type(&self) -> Option<DataType> {
         self.positions.as_ref().map(Positions::data_type)
+    }
+
+    /// Line of the first event that has one.
+    pub(crate) fn first_position(&self) -> Option<u64> {
+        self.positions.as_ref()?.first_line()
     }
 
     /// The batch; empties the builder.
@@ -437,11 +371,12 @@ impl<'p> Rows<'p> {
             position,
             old_keys,
             origin: Origin {
-                file: self.file,
+                file: self.source.file,
                 rows: self.numbers,
                 topics: where_known(self.topics),
                 partitions: where_known(self.partitions),
                 offsets: where_known(self.offsets),
+                records: Some(self.source.records),
             },
             invalid: self.invalid,
             other: self.other,

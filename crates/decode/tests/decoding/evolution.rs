@@ -71,15 +71,18 @@ fn types_widen_only_where_the_spec_says_so() {
 
 #[test]
 fn names_that_no_column_can_have_are_refused() {
-    for name in ["__START_AT", "__tidegate_seq", "ID"] {
+    for (name, code) in [
+        ("__START_AT", Code::ReservedColumn),
+        ("__tidegate_seq", Code::ReservedColumn),
+        ("ID", Code::InvalidRecord),
+    ] {
         let lines = format!("{{\"id\":1,\"seq\":1,\"{name}\":1}}\n");
         let spec = resolved(SPEC);
         let whole = decode(&spec, None, lines.into_bytes());
         let error = evolve(&spec, &whole.findings, false).unwrap_err();
-        assert!(matches!(
-            error.code(),
-            Code::ReservedColumn | Code::InvalidSpec
-        ));
+        assert_eq!(error.code(), code);
+        let place = format!("events line 1, field {name}: ");
+        assert!(error.to_string().contains(&place), "{error}");
     }
 }
 

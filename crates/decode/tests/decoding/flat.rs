@@ -242,7 +242,7 @@ fn records_of_a_broker_are_rows_with_topic_and_offset() {
             "INVALID_RECORD row 3 line 4: no JSON object",
         ]
     );
-    assert_eq!(whole.batches[0].invalid[0].raw, "no row");
+    assert!(whole.batches[0].invalid[0].raw.contains("no row"));
     assert_eq!(whole.other("null"), 1);
     let origin = &whole.batches[0].origin;
     assert_eq!(origin.offsets.as_deref(), Some(&[Some(7)][..]));

@@ -79,7 +79,10 @@ impl Whole {
     fn invalid(&self) -> Vec<String> {
         let invalid = self.batches.iter().flat_map(|batch| &batch.invalid);
         invalid
-            .map(|event| format!("{} row {} {}", event.code, event.row, event.detail))
+            .map(|event| {
+                let (code, row) = (event.code, event.place.row);
+                format!("{code} row {row} {}", event.placed_detail())
+            })
             .collect()
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tidegate_change::{Error, Result};
 
-use crate::path;
+use crate::{dv, names, path};
 
 /// Where a deletion vector lies and how large it is (Delta protocol: "Deletion Vectors").
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -33,6 +33,14 @@ impl DeletionVectorDescriptor {
             .map(|offset| format!("@{offset}"))
             .unwrap_or_default();
         format!("{}{}{offset}", self.storage_type, self.path_or_inline_dv)
+    }
+
+    /// The vector's file below the table's root; None for a vector that lies elsewhere or in the action.
+    #[must_use]
+    pub fn relative_path(&self) -> Option<String> {
+        (self.storage_type == "u")
+            .then(|| dv::descriptor_file(&self.path_or_inline_dv))
+            .flatten()
     }
 }
 
@@ -195,6 +203,16 @@ impl AddFile {
     /// `CORRUPT` when the path is no URL-encoded relative path.
     pub fn relative_path(&self) -> Result<String> {
         path::decode(&self.path)
+    }
+
+    /// Whether the file and its deletion vector have the names that Tidegate gives, so that it holds the
+    /// hidden columns and the index knows its rows; files of other engines have neither.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        let is_named = |path: &str| names::attempt_of(path).is_some();
+        let vector = self.deletion_vector.as_ref();
+        self.relative_path().is_ok_and(|path| is_named(&path))
+            && vector.is_none_or(|vector| vector.relative_path().is_some_and(|p| is_named(&p)))
     }
 
     /// The action that takes the file, with its deletion vector, out of the table.

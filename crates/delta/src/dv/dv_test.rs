@@ -31,7 +31,7 @@ async fn many_vectors_share_a_file() {
     let descriptors = packed(&root).await;
     assert_eq!(descriptors[0].offset, Some(1));
     assert!(descriptors[2].offset > descriptors[1].offset);
-    let name = name::descriptor_file(&descriptors[0].path_or_inline_dv).unwrap();
+    let name = descriptor_file(&descriptors[0].path_or_inline_dv).unwrap();
     let bytes = std::fs::read(directory.path().join(&name)).unwrap();
     assert_eq!(bytes[0], 1);
     assert_eq!(&bytes[5..9], &[0xd1, 0xd3, 0x39, 0x64]);
@@ -45,7 +45,7 @@ async fn every_flipped_bit_is_found() {
     let descriptor = packed(&root).await.swap_remove(0);
     let path = directory
         .path()
-        .join(name::descriptor_file(&descriptor.path_or_inline_dv).unwrap());
+        .join(descriptor_file(&descriptor.path_or_inline_dv).unwrap());
     let good = std::fs::read(&path).unwrap();
     let end = 1 + 4 + usize::try_from(descriptor.size_in_bytes).unwrap() + 4;
     for at in 1..end {

@@ -16,6 +16,7 @@ use object_store::ObjectStoreExt;
 use roaring::RoaringTreemap;
 use tidegate_change::{AttemptId, Error, Result};
 
+pub(crate) use name::descriptor_file;
 pub use name::{attempt_of, file_name, file_uuid};
 
 use crate::actions::{AddFile, DeletionVectorDescriptor};
@@ -165,7 +166,7 @@ pub async fn read(
             )?
         }
         "u" => {
-            let file = name::descriptor_file(&descriptor.path_or_inline_dv)
+            let file = descriptor_file(&descriptor.path_or_inline_dv)
                 .ok_or_else(|| damaged("no encoded UUID"))?;
             format::decode(&name, &read_frame(root, &file, descriptor, size).await?)?
         }

@@ -56,7 +56,7 @@ pub fn file_name(uuid: Uuid) -> String {
 }
 
 /// The file that a descriptor of storage type `u` names: an optional directory, then 20 characters.
-pub(super) fn descriptor_file(encoded: &str) -> Option<String> {
+pub(crate) fn descriptor_file(encoded: &str) -> Option<String> {
     let split = encoded.len().checked_sub(20)?;
     let (directory, uuid) = encoded.split_at_checked(split)?;
     let uuid = Uuid::from_slice(&z85::decode(uuid)?).ok()?;

@@ -99,6 +99,41 @@ impl LocalStore {
         Ok(removed)
     }
 
+    /// Removes the directories at and below a prefix that hold nothing, children first.
+    ///
+    /// # Errors
+    /// The first directory that cannot be read or removed.
+    pub fn remove_empty_directories(&self, prefix: &Path) -> Result<()> {
+        let mut directories = vec![self.file_path(prefix)];
+        let mut next = 0;
+        while let Some(directory) = directories.get(next).cloned() {
+            next += 1;
+            let entries = match fs::read_dir(&directory) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                other => other.map_err(|e| failed(&directory, e))?,
+            };
+            for entry in entries {
+                let entry = entry.map_err(|e| failed(&directory, e))?;
+                let kind = entry.file_type().map_err(|e| failed(&entry.path(), e))?;
+                directories.extend(kind.is_dir().then(|| entry.path()));
+            }
+        }
+        for directory in directories.iter().rev() {
+            match fs::remove_dir(directory) {
+                Err(e)
+                    if !matches!(
+                        e.kind(),
+                        io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty
+                    ) =>
+                {
+                    return Err(failed(directory, e));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     fn file_path(&self, location: &Path) -> PathBuf {
         let mut path = self.root.as_ref().clone();
         if !location.as_ref().is_empty() {

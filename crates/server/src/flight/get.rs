@@ -85,7 +85,7 @@ pub(super) async fn schema(
 }
 
 /// All tables.
-pub(super) fn flights(serving: &Serving) -> Answers<FlightInfo> {
+pub(super) fn flights(serving: &Serving) -> Result<Answers<FlightInfo>> {
     let serving = serving.clone();
     let names: Vec<String> = serving
         .embedded
@@ -101,7 +101,7 @@ pub(super) fn flights(serving: &Serving) -> Answers<FlightInfo> {
             info.map_err(|e| status_of(&e))
         }
     });
-    infos.boxed()
+    Ok(infos.boxed())
 }
 
 /// A path is a table at its newest version, a command is a ticket.

@@ -88,7 +88,8 @@ impl FlightService for FlightEndpoint {
         &self,
         _request: Request<Criteria>,
     ) -> Result<Response<Self::ListFlightsStream>, Status> {
-        Ok(Response::new(get::flights(&self.serving)))
+        let flights = get::flights(&self.serving);
+        flights.map(Response::new).map_err(|e| status_of(&e))
     }
 
     async fn do_put(

@@ -72,7 +72,7 @@ impl TableService for TableApi {
         let table = spec.name.clone();
         let version = self
             .change(request.metadata(), |embedded| async move {
-                embedded.create_table(spec).await
+                Box::pin(embedded.create_table(spec)).await
             })
             .await?;
         let version = version_message(version);
@@ -87,7 +87,7 @@ impl TableService for TableApi {
         let table = request.get_ref().table.clone();
         let version = self
             .change(request.metadata(), |embedded| async move {
-                embedded.alter_table(&table, spec).await
+                Box::pin(embedded.alter_table(&table, spec)).await
             })
             .await?;
         let version = version_message(version);

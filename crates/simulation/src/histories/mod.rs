@@ -57,7 +57,7 @@ pub fn random_history(seed: u64) -> Scenario {
     let mut now = 1_800_000_000;
     let mut batches = Vec::new();
     for index in 0..batch_count {
-        now += *dice.pick(&[0, 10, 50, 100, 101, 150]);
+        now += *dice.pick(&[0, 10, 50, 100, 101, 150, -120]);
         let mut batch = events.batch(index);
         batch.at = table.spec.tombstone_retention_s.is_some().then_some(now);
         batches.push(batch);

@@ -99,6 +99,8 @@ pub struct Oracle {
     truncates: BTreeSet<Value>,
     horizon: Option<Value>,
     watermark: Option<Value>,
+    /// The latest time of a batch, seconds.
+    now: i64,
     visible: BTreeMap<Row, Row>,
     /// Places where the rules leave the outcome of the last batch open.
     unsettled: Vec<&'static str>,
@@ -133,6 +135,7 @@ impl Oracle {
             truncates: BTreeSet::new(),
             horizon: None,
             watermark: None,
+            now: i64::MIN,
             visible: BTreeMap::new(),
             unsettled: Vec::new(),
         })
@@ -149,7 +152,9 @@ impl Oracle {
             ..Outcome::default()
         };
         let valid = self.read_events(batch, &mut outcome)?;
-        let now = batch.at.unwrap_or(0);
+        // A clock that is set back does not make the table younger.
+        let now = self.now.max(batch.at.unwrap_or(0));
+        self.now = now;
         self.purge(now);
         let accepted = self.refuse_late(valid, &mut outcome);
         for event in accepted

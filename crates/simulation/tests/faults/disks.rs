@@ -7,12 +7,12 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use tidegate_change::Code;
+use tidegate_change::{Code, Error};
 use tidegate_simulation::drivers::embedded::scratch;
 use tidegate_simulation::faults::{Fault, FaultHook};
 
 use crate::table::{
-    FAULTED, apply, apply_faulted, copy, open, open_spilling, prepare, rerun_and_check,
+    FAULTED, apply, apply_faulted, copy, newest, open, open_spilling, prepare, rerun_and_check,
     temporary_files,
 };
 
@@ -20,7 +20,7 @@ fn fails_clearly_from_every_step(kind: io::ErrorKind, code: Code) {
     let scratch = scratch().unwrap();
     let base = scratch.path().join("base");
     prepare(&base);
-    let mut failures = 0;
+    let (mut failures, mut open_outcomes) = (0, 0);
     for step in 0.. {
         let directory = scratch.path().join("bad");
         copy(&base, &directory);
@@ -37,6 +37,7 @@ fn fails_clearly_from_every_step(kind: io::ErrorKind, code: Code) {
         if let Err(error) = &outcome {
             assert_eq!(error.code(), code, "{what}: {error:?}");
             failures += 1;
+            open_outcomes += u32::from(tells_the_outcome(&directory, error, &what));
         }
         rerun_and_check(&directory, &what);
         fs::remove_dir_all(&directory).unwrap();
@@ -46,7 +47,25 @@ fn fails_clearly_from_every_step(kind: io::ErrorKind, code: Code) {
         }
     }
     assert!(failures > 30, "only {failures} failures");
+    assert!(open_outcomes > 2, "only {open_outcomes} outcomes were open");
     println!("{kind:?}: {failures} failures, nothing lost");
+}
+
+/// Checks that a failure says what becomes of the batch; returns whether its outcome was open.
+fn tells_the_outcome(directory: &Path, error: &Error, what: &str) -> bool {
+    let embedded = open(directory, None).unwrap();
+    let is_published = newest(&embedded) == FAULTED as u64 + 1;
+    let is_open = error.to_string().contains("is open");
+    let hint = error.hint().unwrap_or_default();
+    if is_published {
+        assert!(
+            is_open && hint.contains("publishes it"),
+            "{what}: {error:?}"
+        );
+    } else {
+        assert!(!hint.contains("it is prepared"), "{what}: {error:?}");
+    }
+    is_open
 }
 
 #[test]
@@ -98,7 +117,7 @@ impl Drop for Mount<'_> {
     }
 }
 
-/// Runs a test of this file again where it may mount; true when that is done, false when it may here.
+/// Runs a test of this file again where it may mount (by `unshare` of util-linux); true when that is done, false when it may here.
 fn ran_where_mounting_is_allowed(test: &str) -> bool {
     const INNER: &str = "TIDEGATE_TEST_MAY_MOUNT";
     let user = Command::new("id").arg("-u").output().unwrap();
@@ -111,7 +130,7 @@ fn ran_where_mounting_is_allowed(test: &str) -> bool {
         .args(["--exact", test])
         .env(INNER, "1")
         .status();
-    let inner = inner.expect("unshare, of util-linux");
+    let inner = inner.unwrap();
     assert!(
         inner.success(),
         "{test} fails in a namespace of its own, or there can be none"

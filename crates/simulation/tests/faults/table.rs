@@ -134,6 +134,12 @@ pub(crate) fn apply_faulted(
     apply(&embedded?, directory, FAULTED)
 }
 
+/// The table's newest version.
+pub(crate) fn newest(embedded: &Embedded) -> u64 {
+    let listed = runtime().block_on(embedded.list()).unwrap();
+    listed.first().unwrap().version.0
+}
+
 /// Temporary files of batches that there are now.
 pub(crate) fn temporary_files(directory: &Path) -> Vec<String> {
     let spill = directory.join("data/spill");

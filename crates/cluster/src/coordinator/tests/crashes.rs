@@ -12,7 +12,7 @@ use tidegate_delta::store::{LocalStore, Step, StepHook};
 
 use super::support::{FakeWorkers, TABLE, check, objects, parts, request, spec};
 use crate::coordinator::{Coordinator, CoordinatorOptions};
-use crate::metadata::single::{SingleMember, SingleMemberOptions};
+use crate::metadata::replicated::{Member, MemberOptions};
 
 /// Fails from one step on, as if the process had ended there.
 #[derive(Debug)]
@@ -65,15 +65,15 @@ fn directory() -> tempfile::TempDir {
 struct Process {
     coordinator: Coordinator,
     store: Arc<dyn ObjectStore>,
-    member: Arc<SingleMember>,
+    member: Arc<Member>,
 }
 
 async fn start(dir: &Path, hook: Option<Arc<dyn StepHook>>, inline: usize) -> Result<Process> {
-    let options = SingleMemberOptions {
+    let options = MemberOptions {
         step_hook: hook.clone(),
-        ..SingleMemberOptions::new(Arc::new(SystemRandom))
+        ..MemberOptions::alone(Arc::new(SystemRandom))
     };
-    let member = Arc::new(SingleMember::open(&dir.join("raft"), &options)?);
+    let member = Arc::new(Member::open(&dir.join("raft"), &options).await?);
     let store: Arc<dyn ObjectStore> = Arc::new(LocalStore::new(dir.join("lake")).with_hook(hook));
     let parts = parts(&member, &store, &Arc::new(FakeWorkers::default()), 0);
     let coordinator = Coordinator::start(
@@ -106,12 +106,19 @@ async fn work(process: &Process) -> Result<Vec<BatchResult>> {
     Ok(results)
 }
 
+/// A directory whose group is founded: crashes while it is founded are the log's own test.
+async fn founded() -> tempfile::TempDir {
+    let dir = directory();
+    drop(super::support::member(&dir.path().join("raft")).await);
+    dir
+}
+
 async fn crash_everywhere(inline: usize) -> u64 {
     let mut step = 0;
     loop {
         let mut ended = false;
         for after in [false, true] {
-            let dir = directory();
+            let dir = founded().await;
             let hook = EndsAt::new(step, after);
             let first = match start(dir.path(), Some(Arc::clone(&hook) as _), inline).await {
                 Ok(process) => work(&process).await.unwrap_or_default(),
@@ -192,7 +199,7 @@ async fn a_lost_staged_commit_is_fenced() {
         if let Ok(process) = start(dir.path(), Some(EndsAt::new(step, false) as _), 0).await {
             let _ = work(&process).await;
         }
-        let member = super::support::member(&dir.path().join("raft"));
+        let member = super::support::member(&dir.path().join("raft")).await;
         let state = member.state();
         let pending = state
             .table_named(TABLE)

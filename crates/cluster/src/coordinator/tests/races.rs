@@ -11,19 +11,19 @@ use tidegate_delta::{DeltaLog, TableRoot, names};
 use super::support::{Lake, TABLE, check, objects, request, spec};
 use crate::coordinator::CoordinatorOptions;
 
-async fn lake() -> Lake {
+pub(super) async fn lake() -> Lake {
     Lake::new(Arc::new(InMemory::new()), CoordinatorOptions::default()).await
 }
 
-async fn put_commit(store: &Arc<dyn ObjectStore>, version: u64, text: &str) {
+pub(super) async fn put_commit(store: &Arc<dyn ObjectStore>, version: u64, text: &str) {
     let root = TableRoot::new(Arc::clone(store), Path::from(TABLE));
     root.write(&names::commit(TableVersion(version)), text.to_owned())
         .await
         .unwrap();
 }
 
-const VACUUM: &str = r#"{"commitInfo":{"timestamp":5000,"inCommitTimestamp":5000,"operation":"VACUUM START","engineInfo":"Apache-Spark/4.2.0 Delta-Lake/4.4.0","txnId":"x"}}"#;
-const APPEND: &str = "{\"commitInfo\":{\"timestamp\":5000,\"inCommitTimestamp\":5000,\"operation\":\"WRITE\",\"engineInfo\":\"other\"}}\n{\"add\":{\"path\":\"p.parquet\",\"partitionValues\":{},\"size\":1,\"modificationTime\":1,\"dataChange\":true}}";
+pub(super) const VACUUM: &str = r#"{"commitInfo":{"timestamp":5000,"inCommitTimestamp":5000,"operation":"VACUUM START","engineInfo":"Apache-Spark/4.2.0 Delta-Lake/4.4.0","txnId":"x"}}"#;
+pub(super) const APPEND: &str = "{\"commitInfo\":{\"timestamp\":5000,\"inCommitTimestamp\":5000,\"operation\":\"WRITE\",\"engineInfo\":\"other\"}}\n{\"add\":{\"path\":\"p.parquet\",\"partitionValues\":{},\"size\":1,\"modificationTime\":1,\"dataChange\":true}}";
 
 #[tokio::test]
 async fn the_same_batch_gets_the_same_answer() {
@@ -218,7 +218,7 @@ async fn an_adopted_table_remembers_its_batches() {
     let fresh = Lake::new(Arc::new(InMemory::new()), CoordinatorOptions::default()).await;
     let workers = Arc::new(super::support::FakeWorkers::default());
     let dir = tempfile::tempdir().unwrap();
-    let member = super::support::member(dir.path());
+    let member = super::support::member(dir.path()).await;
     let parts = super::support::parts(&member, &lake.store, &workers, 0);
     let adopter = crate::Coordinator::start(parts, CoordinatorOptions::default())
         .await

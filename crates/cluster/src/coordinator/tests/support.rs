@@ -21,7 +21,7 @@ use tidegate_delta::{DeltaLog, TableRoot};
 use crate::cancellation::Cancellation;
 use crate::consensus::Consensus;
 use crate::coordinator::{BatchRequest, Coordinator, CoordinatorOptions, CoordinatorParts};
-use crate::metadata::single::{SingleMember, SingleMemberOptions};
+use crate::metadata::replicated::{Member, MemberOptions};
 use crate::metadata::{BatchKey, NodeId};
 use crate::workers::{Stores, Workers};
 
@@ -117,12 +117,13 @@ pub(super) fn request(id: &str, content: &str) -> BatchRequest {
     }
 }
 
-pub(super) fn member(dir: &std::path::Path) -> Arc<SingleMember> {
-    Arc::new(SingleMember::open(dir, &SingleMemberOptions::new(Arc::new(SystemRandom))).unwrap())
+pub(super) async fn member(dir: &std::path::Path) -> Arc<Member> {
+    let options = MemberOptions::alone(Arc::new(SystemRandom));
+    Arc::new(Member::open(dir, &options).await.unwrap())
 }
 
 pub(super) fn parts(
-    member: &Arc<SingleMember>,
+    member: &Arc<Member>,
     store: &Arc<dyn ObjectStore>,
     workers: &Arc<FakeWorkers>,
     node: u64,
@@ -141,7 +142,7 @@ pub(super) fn parts(
 pub(super) struct Lake {
     _dir: tempfile::TempDir,
     pub(super) store: Arc<dyn ObjectStore>,
-    pub(super) member: Arc<SingleMember>,
+    pub(super) member: Arc<Member>,
     pub(super) workers: Arc<FakeWorkers>,
     pub(super) coordinator: Arc<Coordinator>,
 }
@@ -149,7 +150,7 @@ pub(super) struct Lake {
 impl Lake {
     pub(super) async fn new(store: Arc<dyn ObjectStore>, options: CoordinatorOptions) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let member = member(dir.path());
+        let member = member(dir.path()).await;
         let workers = Arc::new(FakeWorkers::default());
         let parts = parts(&member, &store, &workers, 0);
         let coordinator = Arc::new(Coordinator::start(parts, options).await.unwrap());

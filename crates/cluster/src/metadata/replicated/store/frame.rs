@@ -8,7 +8,7 @@ const FORMAT: u8 = 1;
 const HEADER_BYTES: usize = 5;
 
 /// The stored form of a value.
-pub(super) fn encode<T: Serialize>(what: &str, value: &T) -> Result<Vec<u8>> {
+pub(crate) fn encode<T: Serialize>(what: &str, value: &T) -> Result<Vec<u8>> {
     let mut bytes = vec![0; HEADER_BYTES];
     serde_json::to_writer(&mut bytes, value)
         .map_err(|e| Error::internal(format!("{what} cannot be written")).with_source(e))?;
@@ -22,7 +22,7 @@ pub(super) fn encode<T: Serialize>(what: &str, value: &T) -> Result<Vec<u8>> {
 }
 
 /// The value of a stored form.
-pub(super) fn decode<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T> {
+pub(crate) fn decode<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T> {
     let corrupt = |why: &str| Error::corrupt(format!("{what} of the metadata log {why}"));
     let Some((header, payload)) = bytes.split_at_checked(HEADER_BYTES) else {
         return Err(corrupt("is cut short"));
