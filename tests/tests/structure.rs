@@ -130,7 +130,7 @@ fn crate_edges() -> Result<BTreeMap<String, BTreeSet<String>>> {
 }
 
 /// Dependencies that only generated code names.
-const BY_GENERATED_CODE: [(&str, &str); 1] = [("rpc", "tonic-prost")];
+const BY_GENERATED_CODE: [(&str, &str); 2] = [("rpc", "prost"), ("rpc", "tonic-prost")];
 
 #[test]
 fn every_dependency_is_used() -> Result<()> {

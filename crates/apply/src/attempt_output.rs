@@ -12,7 +12,7 @@ use tidegate_change::{Counters, Error, Result};
 use tidegate_delta::actions::{Action, AddFile, CdcFile, DomainMetadata};
 use tidegate_delta::dv::{self, DeletionVector, Remains};
 use tidegate_delta::{cdc, path};
-use tidegate_index::{Entry, FileRef, IndexHash, Presence, RunNames, RunWriter, Spill};
+use tidegate_index::{Entry, FileRef, IndexHash, Presence, RunWriter, Spill};
 
 use crate::dead_rows::DeadRows;
 use crate::kept_batches::KeptBatches;
@@ -245,13 +245,13 @@ impl AttemptOutput {
     }
 
     /// Writes the index run; what it says of files is true of the version that the batch makes. None where
-    /// no key's place changes.
+    /// no key's place changes and the index was not rebuilt.
     ///
     /// # Errors
     /// Failures of storage.
     pub(crate) async fn write_index(&mut self, table: &TableView) -> Result<Option<Action>> {
         let run = std::mem::take(&mut self.run);
-        if run.is_empty() {
+        if run.is_empty() && !table.is_rebuilt {
             return Ok(None);
         }
         let dropped: HashSet<&Arc<str>> = self.dropped.iter().collect();
@@ -264,12 +264,16 @@ impl AttemptOutput {
                 table.presence(file)
             }
         };
-        let runs = &table.index.manifest().runs;
-        let before: HashSet<&str> = runs.iter().map(|run| run.path.as_str()).collect();
-        let manifest = table
-            .index
-            .commit(run, &mut RunNames::new(table.attempt), &presence)
-            .await?;
+        let known = table.index.manifest();
+        let runs = known.runs.iter().filter(|_| !table.is_rebuilt);
+        let before: HashSet<&str> = runs.map(|run| run.path.as_str()).collect();
+        let manifest = match run.is_empty() {
+            true => known.clone(),
+            false => {
+                let mut names = table.run_names.clone();
+                table.index.commit(run, &mut names, &presence).await?
+            }
+        };
         let is_new = |path: &str| !before.contains(path);
         for run in manifest.runs.iter().filter(|run| is_new(&run.path)) {
             self.written.push(run.path.clone());
@@ -297,7 +301,7 @@ impl Vectors {
 }
 
 /// Where index changes go beyond their share of memory; None where the attempt may not spill.
-fn run_spill(directory: &SpillDirectory, memory_bytes: usize) -> Result<Option<Spill>> {
+pub(crate) fn run_spill(directory: &SpillDirectory, memory_bytes: usize) -> Result<Option<Spill>> {
     let Some(path) = directory.path() else {
         return Ok(None);
     };

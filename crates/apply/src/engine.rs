@@ -27,7 +27,7 @@ use crate::spill::SpillDirectory;
 use crate::summary::{Noted, Summary};
 use crate::table::{Attempt, TableView};
 use crate::work::{Manifest, SourceInput, Work};
-use crate::{files, reject, retention, truncation};
+use crate::{files, index_rebuild, reject, retention, truncation};
 
 /// Applies one batch and returns what its commit must say. Nothing is visible before that commit.
 ///
@@ -43,7 +43,7 @@ pub async fn execute(work: &Work) -> Result<Manifest> {
     let events = sources::read(work, first, &directory, &progressing)?;
     let definition = TableDefinition::evolve(&events.resolved, &work.snapshot)?;
     let mut actions = definition.changes_from(&work.snapshot);
-    let table = TableView::open(
+    let mut table = TableView::open(
         &work.root,
         &work.snapshot,
         definition.schema()?,
@@ -58,6 +58,9 @@ pub async fn execute(work: &Work) -> Result<Manifest> {
                 .collect(),
         },
     )?;
+    if work.rebuild_index {
+        index_rebuild::rebuild(&mut table, &work.limits, &directory).await?;
+    }
     let batch = Batch {
         work,
         table: Arc::new(table),

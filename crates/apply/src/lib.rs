@@ -5,8 +5,9 @@
 //! `carrying` fills in what key changes take along, `merging` takes the events slice by slice (`partition`
 //! in memory, `spilled_slices` and `hot_keys` from files), each `slice` groups, finds (`lookup`), resolves
 //! and writes (`output`), `truncation` meets the rows that no event names, `retention` purges tombstones,
-//! `attempt_output` gathers what all did, and `engine` puts the actions together. Decisions are those of
-//! the `merge` crate; this one moves data. Every file carries the attempt's name and nothing is visible
+//! `attempt_output` gathers what all did, and `engine` puts the actions together; where the key index is
+//! lost, `index_rebuild` makes it anew before all that. Decisions are those of the `merge` crate; this one
+//! moves data. Every file carries the attempt's name and nothing is visible
 //! before the commit.
 //!
 //! Memory is bounded by [`Limits`], whatever the batch (invariant 7).
@@ -25,6 +26,7 @@ mod engine;
 mod event_part;
 mod files;
 mod hot_keys;
+mod index_rebuild;
 mod kept_batches;
 mod lookup;
 mod merging;
@@ -44,4 +46,5 @@ pub use engine::{check_supported, execute};
 pub use limits::Limits;
 pub use observer::{BatchObserver, BatchPhase, BatchProgress};
 pub use reject::reject_schema;
+pub use tidegate_index::is_damage as is_index_damage;
 pub use work::{Manifest, SourceFile, SourceInput, Work};

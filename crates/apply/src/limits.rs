@@ -9,8 +9,9 @@ use std::path::PathBuf;
 pub const MEMORY_BYTES_DEFAULT: u64 = 1 << 30;
 /// Memory that a chunk of a source takes while it is decoded and classified, bytes, about.
 const CHUNK_MEMORY_BYTES: u64 = 32 << 20;
-/// How much more a slice takes while it is merged than its events: groups, stored rows, rows to write.
-const MERGE_FACTOR: u64 = 4;
+/// How much more a slice takes while it is merged than its events: groups, stored rows, rows to write, and
+/// what their encoding holds.
+const MERGE_FACTOR: u64 = 6;
 
 /// Memory and temporary space of one batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +74,7 @@ mod tests {
             spill_directory: None,
         };
         assert_eq!(limits.held_bytes(), 256 << 20);
-        assert_eq!(limits.slice_bytes(2), 128 << 20);
+        assert_eq!(limits.slice_bytes(2), (1 << 30) / 12);
         assert_eq!(limits.chunks_at_once(2), 4);
         let small = Limits {
             memory_bytes: 0,

@@ -38,6 +38,11 @@ pub struct BatchProgress {
 pub trait BatchObserver: Debug + Send + Sync {
     /// Takes note.
     fn observe(&self, progress: BatchProgress);
+
+    /// Takes note of something that the user should know.
+    fn warn(&self, text: &str) {
+        let _ = text;
+    }
 }
 
 /// The progress of one batch, and who sees it.

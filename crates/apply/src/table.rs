@@ -10,7 +10,7 @@ use tidegate_change::spec::{ResolvedSpec, TableLayout};
 use tidegate_change::{AttemptId, Error, Result};
 use tidegate_delta::actions::AddFile;
 use tidegate_delta::{TableRoot, TableSchema, TableSnapshot};
-use tidegate_index::{FileKind, FileRef, Index, IndexManifest, Presence};
+use tidegate_index::{FileKind, FileRef, Index, IndexManifest, Presence, RunNames};
 use tidegate_merge::FileBounds;
 
 use crate::progress::{self, Progress, StateManifest, sequence_from_json};
@@ -38,6 +38,10 @@ pub(crate) struct TableView {
     pub states: StateManifest,
     /// The index before the batch.
     pub index: Index,
+    /// Whether the index is not that of the version but one that the attempt rebuilt.
+    pub is_rebuilt: bool,
+    /// Names of the runs that the attempt writes.
+    pub run_names: RunNames,
     /// Tombstones that arrived before this moment are purged (R-G2).
     pub purged_before_ms: Option<i64>,
     /// The attempt.
@@ -96,6 +100,8 @@ impl TableView {
             purged_before_ms: cutoff.max(progress.purged_before_ms),
             states: progress::read_domain(snapshot, progress::STATE)?,
             index: Index::new(Arc::clone(root.store()), root.path().clone(), manifest),
+            is_rebuilt: false,
+            run_names: RunNames::new(attempt.id),
             root: root.clone(),
             snapshot: Arc::clone(snapshot),
             schema,

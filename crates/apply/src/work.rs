@@ -49,6 +49,9 @@ pub struct Work {
     pub now_ms: i64,
     /// The sources; together one batch.
     pub sources: Vec<SourceFile>,
+    /// Whether the index is made anew from the table's files before anything is looked up, and committed
+    /// with the batch: a run of it is lost or damaged.
+    pub rebuild_index: bool,
     /// Memory and temporary space; a worker on another machine puts its own in their place.
     pub limits: Limits,
     /// Who sees how far the batch is.

@@ -116,6 +116,11 @@ impl Context {
         }
     }
 
+    /// Whether nothing is told but data and failures.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// Whether progress is shown.
     pub(crate) fn shows_progress(&self) -> bool {
         !self.quiet && std::io::stderr().is_terminal()

@@ -1,5 +1,6 @@
 //! Bars on standard error that show how far a batch is; nothing where it is no terminal.
 
+use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,10 +19,28 @@ const COMMITTING: &str = "{spinner} {prefix}: committing {msg} events, {elapsed}
 /// How often what is shown moves on by itself.
 const TICK: Duration = Duration::from_millis(120);
 
-/// Shows a batch until it is finished.
+/// Shows a batch until it is finished; warnings also where no bar is shown.
 #[derive(Debug)]
 pub(crate) struct BatchBars {
     bars: Option<Arc<Bars>>,
+    is_quiet: bool,
+}
+
+/// Tells warnings alone.
+#[derive(Debug)]
+struct Warnings;
+
+impl BatchObserver for Warnings {
+    fn observe(&self, _: BatchProgress) {}
+
+    fn warn(&self, text: &str) {
+        write_warning(text);
+    }
+}
+
+/// Talk that nobody can hear is no reason to fail.
+fn write_warning(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "warning: {text}");
 }
 
 #[derive(Debug)]
@@ -34,20 +53,28 @@ struct Bars {
 impl BatchBars {
     /// Begins to show a batch of a table.
     pub(crate) fn start(context: &Context, table: &str) -> Self {
+        let is_quiet = context.is_quiet();
         if !context.shows_progress() {
-            return Self { bars: None };
+            return Self {
+                bars: None,
+                is_quiet,
+            };
         }
         let bars = Bars::new(ProgressDrawTarget::stderr(), table);
         bars.bar.enable_steady_tick(TICK);
         Self {
             bars: Some(Arc::new(bars)),
+            is_quiet,
         }
     }
 
     /// Who is told how far the batch is.
     pub(crate) fn observer(&self) -> Option<Arc<dyn BatchObserver>> {
-        let bars = self.bars.as_ref()?;
-        Some(Arc::clone(bars) as Arc<dyn BatchObserver>)
+        match &self.bars {
+            Some(bars) => Some(Arc::clone(bars) as Arc<dyn BatchObserver>),
+            None if self.is_quiet => None,
+            None => Some(Arc::new(Warnings)),
+        }
     }
 
     /// Shows how far a cluster says that a batch is.
@@ -105,6 +132,10 @@ impl BatchObserver for Bars {
         self.bar.set_position(position);
         self.bar
             .set_message(HumanCount(progress.events_read).to_string());
+    }
+
+    fn warn(&self, text: &str) {
+        self.bar.suspend(|| write_warning(text));
     }
 }
 

@@ -11,6 +11,7 @@ pub mod cancellation;
 pub mod catalog;
 pub mod consensus;
 pub mod coordinator;
+pub mod heads;
 pub mod metadata;
 pub mod workers;
 

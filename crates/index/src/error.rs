@@ -1,11 +1,50 @@
 //! Errors of storage and of stored bytes, with the name of the run.
 
 use std::error::Error as StdError;
+use std::fmt;
 
 use object_store::path::Path;
 use tidegate_change::{Code, Error};
 
 const REBUILD: &str = "the index is derived from the table: rebuild it";
+
+/// Marks an error as damage of a run, which a rebuild mends; a store that does not answer is none.
+#[derive(Debug)]
+struct RunDamage {
+    /// What the store said of a run that is gone.
+    source: Option<object_store::Error>,
+}
+
+impl fmt::Display for RunDamage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.source {
+            Some(_) => "the run is lost",
+            None => "the bytes of the run are not those that were written",
+        })
+    }
+}
+
+impl StdError for RunDamage {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match &self.source {
+            Some(source) => Some(source),
+            None => None,
+        }
+    }
+}
+
+/// Whether an error says that a run is lost or damaged, so that [`crate::rebuild`] helps.
+#[must_use]
+pub fn is_damage(error: &Error) -> bool {
+    let mut cause = error.source();
+    while let Some(current) = cause {
+        if current.is::<RunDamage>() {
+            return true;
+        }
+        cause = current.source();
+    }
+    false
+}
 
 /// A failure of the store on a run.
 pub(crate) fn storage(path: &Path, error: object_store::Error) -> Error {
@@ -14,7 +53,9 @@ pub(crate) fn storage(path: &Path, error: object_store::Error) -> Error {
         object_store::Error::NotFound { .. } => {
             return Error::new(Code::NotFound, format!("{object}: does not exist"))
                 .with_hint(REBUILD)
-                .with_source(error);
+                .with_source(RunDamage {
+                    source: Some(error),
+                });
         }
         object_store::Error::PermissionDenied { .. }
         | object_store::Error::Unauthenticated { .. } => {
@@ -48,7 +89,9 @@ fn io_kind(error: &object_store::Error) -> Option<std::io::ErrorKind> {
 
 /// Bytes of a run that contradict themselves.
 pub(crate) fn corrupt(path: &Path, what: &str) -> Error {
-    Error::corrupt(format!("index run {path}: {what}")).with_hint(REBUILD)
+    Error::corrupt(format!("index run {path}: {what}"))
+        .with_hint(REBUILD)
+        .with_source(RunDamage { source: None })
 }
 
 /// One commit says two things of a key.

@@ -12,7 +12,8 @@
 //!
 //! Memory is bounded by what a [`Spill`] allows (without one by the batch) and by a few segments of about a
 //! megabyte, never by the size of a run.
-//! The index is derived: when a run is lost or corrupt, [`rebuild`] makes a new one from the table.
+//! The index is derived: when a run is lost or corrupt ([`is_damage`]), [`rebuild`] makes a new one from the
+//! table.
 //!
 //! Hashes are stored as the top 96 bits of the 128: with a seed per table, ten billion keys collide with a
 //! probability below 1e-9 (design: key index, "Index").
@@ -32,6 +33,7 @@ mod verify;
 mod writer;
 
 pub use entry::{Entry, FileKind, FileOrdinal, FileRef, Located, Location, Presence};
+pub use error::is_damage;
 pub use locate::Index;
 pub use manifest::{IndexManifest, RUNS_MAX, RunDescriptor, RunNames};
 pub use rebuild::{KeyRows, Spill, rebuild};

@@ -125,6 +125,7 @@ impl Embedded {
         let request = &batch.request;
         let result = self.coordinator.submit(request).await?;
         if !request.dry_run {
+            self.note_heads();
             self.checkpoint_if_due(&request.table).await;
         }
         Ok(result)

@@ -9,6 +9,7 @@ use tidegate_change::clock::{Clock, Random, SystemClock, SystemRandom};
 use tidegate_change::spec::TableSpec;
 use tidegate_change::{Error, Result, TableVersion};
 use tidegate_cluster::catalog::Catalog;
+use tidegate_cluster::heads::Heads;
 use tidegate_cluster::metadata::NodeId;
 use tidegate_cluster::metadata::replicated::{Member, MemberOptions};
 use tidegate_cluster::{
@@ -159,7 +160,9 @@ impl Embedded {
     pub async fn alter_table(&self, name: &str, spec: TableSpec) -> Result<TableVersion> {
         check_conditions(&spec)?;
         tidegate_apply::check_supported(&spec)?;
-        self.coordinator.alter(name, spec).await
+        let version = self.coordinator.alter(name, spec).await?;
+        self.note_heads();
+        Ok(version)
     }
 
     /// Drops a table, with its files unless they are kept.
@@ -211,15 +214,24 @@ impl Embedded {
     /// A reader of the tables as they are now.
     #[must_use]
     pub fn reader(&self) -> Reader {
-        Reader::new(self.lake.clone(), Catalog::of(&self.member.state()))
+        Reader::new(self.lake.clone(), &self.member.state())
     }
 
     pub(crate) fn spool(&self) -> PathBuf {
         self.directory.join(SPOOL_DIRECTORY)
     }
 
+    /// Tells readers the newest versions; without it they only check less.
+    pub(crate) fn note_heads(&self) {
+        let heads = Heads::of(&self.member.state());
+        if let Err(error) = heads.write(&self.directory.join(RAFT_DIRECTORY)) {
+            tracing::warn!(%error, "the heads of the tables were not noted");
+        }
+    }
+
     /// Replaces the catalog where it differs from the state.
     fn write_catalog(&self) -> Result<()> {
+        self.note_heads();
         let raft = self.directory.join(RAFT_DIRECTORY);
         let catalog = Catalog::of(&self.member.state());
         // A damaged catalog is replaced like an old one.

@@ -6,6 +6,8 @@ use tidegate_change::spec::ResolvedSpec;
 use tidegate_change::{Code, Error, Result, TableVersion};
 use tidegate_cluster::Stores;
 use tidegate_cluster::catalog::{Catalog, CatalogTable};
+use tidegate_cluster::heads::Heads;
+use tidegate_cluster::metadata::State;
 use tidegate_delta::{DeltaLog, TableRoot, TableSnapshot};
 
 use crate::description::{HistoryLine, TableDescription, TableListing, resolved_spec};
@@ -17,6 +19,7 @@ use crate::lake::Lake;
 pub struct Reader {
     lake: Lake,
     tables: Vec<CatalogTable>,
+    heads: Heads,
 }
 
 impl Reader {
@@ -25,18 +28,21 @@ impl Reader {
     /// # Errors
     /// `CORRUPT` when the catalog cannot be read, or an I/O error.
     pub fn open(directory: &Path) -> Result<Self> {
-        let catalog = Catalog::read(&directory.join(RAFT_DIRECTORY))?;
+        let raft = directory.join(RAFT_DIRECTORY);
+        let catalog = Catalog::read(&raft)?;
         let tables = catalog.map(|catalog| catalog.tables).unwrap_or_default();
         Ok(Self {
             lake: Lake::new(directory, None)?,
             tables,
+            heads: Heads::read(&raft),
         })
     }
 
-    pub(crate) fn new(lake: Lake, catalog: Catalog) -> Self {
+    pub(crate) fn new(lake: Lake, state: &State) -> Self {
         Self {
             lake,
-            tables: catalog.tables,
+            tables: Catalog::of(state).tables,
+            heads: Heads::of(state),
         }
     }
 
@@ -86,6 +92,7 @@ impl Reader {
     /// # Errors
     /// `TABLE_NOT_FOUND`, or what the log says.
     pub async fn history(&self, name: &str, limit: Option<usize>) -> Result<Vec<HistoryLine>> {
+        self.check(name).await?;
         let entries = self.log(name)?.history(limit).await?;
         entries.into_iter().map(HistoryLine::of).collect()
     }
@@ -106,6 +113,22 @@ impl Reader {
         Ok(DeltaLog::new(self.root(name)?))
     }
 
+    /// Compares a table's log with the newest version that was acknowledged when the directory was opened,
+    /// so that nobody reads an older table for the newest one.
+    ///
+    /// # Errors
+    /// `TABLE_NOT_FOUND`; `LOG_BEHIND_RAFT` when that version is not there, `CORRUPT` when it was changed.
+    pub async fn check(&self, name: &str) -> Result<()> {
+        let table = self.table(name)?;
+        match self.heads.get(&table.id) {
+            Some(head) => {
+                let checked = head.check(&table.id, &self.log(name)?).await;
+                checked.map_err(|e| e.context(format!("table {name}")))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// A version of a table, the newest without a number.
     ///
     /// # Errors
@@ -115,6 +138,7 @@ impl Reader {
         name: &str,
         version: Option<TableVersion>,
     ) -> Result<TableSnapshot> {
+        self.check(name).await?;
         let snapshot = self.log(name)?.snapshot(version).await;
         snapshot.map_err(|e| e.context(format!("table {name}")))
     }

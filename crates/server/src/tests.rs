@@ -208,3 +208,75 @@ async fn places_are_confined_and_apart() {
     }
     embedded.create_table(at("f", "x/y2")).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_newest_commit_that_is_not_the_acknowledged_one_is_not_read() {
+    type Damage = fn(String) -> Option<String>;
+    let cases: [(&str, Damage, Code); 5] = [
+        ("gone", |_| None, Code::LogBehindRaft),
+        ("emptied", |_| Some(String::new()), Code::Corrupt),
+        (
+            "cut",
+            |text| Some(text[..text.len() / 2].to_owned()),
+            Code::Corrupt,
+        ),
+        (
+            "without its batch",
+            |text| {
+                Some(
+                    text.lines()
+                        .skip(1)
+                        .map(|line| format!("{line}\n"))
+                        .collect(),
+                )
+            },
+            Code::Corrupt,
+        ),
+        (
+            "without its file",
+            |text| {
+                let lines = text.lines().filter(|line| !line.starts_with("{\"add\""));
+                Some(lines.map(|line| format!("{line}\n")).collect())
+            },
+            Code::Corrupt,
+        ),
+    ];
+    for (what, change, code) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        let input = source(dir.path(), "day1.jsonl", "{}");
+        let options = ApplyOptions::default();
+        let embedded = open(dir.path()).await.unwrap();
+        embedded.create_table(spec("t")).await.unwrap();
+        embedded.apply("t", &input, &options).await.unwrap();
+        drop(embedded);
+        let reader = Reader::open(dir.path()).unwrap();
+        reader.snapshot("t", None).await.unwrap();
+        let commit = dir
+            .path()
+            .join("lake/t/_delta_log/00000000000000000001.json");
+        let text = fs::read_to_string(&commit).unwrap();
+        fs::remove_file(&commit).unwrap();
+        if let Some(changed) = change(text) {
+            fs::write(&commit, changed).unwrap();
+        }
+        for known in [true, false] {
+            if !known {
+                // What the commit alone tells, without what the directory remembers.
+                fs::remove_file(dir.path().join("raft/heads.json")).unwrap();
+            }
+            let reader = Reader::open(dir.path()).unwrap();
+            let read = reader.snapshot("t", None).await;
+            let tells_itself = !["gone", "without its file"].contains(&what);
+            match read {
+                Err(error) => assert_eq!(error.code(), code, "{what}: {error:?}"),
+                Ok(_) => assert!(!known && !tells_itself, "{what} is read"),
+            }
+        }
+        let embedded = open(dir.path()).await.unwrap();
+        let next = source(dir.path(), "day2.jsonl", "{\"a\":1}");
+        let error = embedded.apply("t", &next, &options).await.unwrap_err();
+        assert_eq!(error.code(), code, "{what}: {error:?}");
+        let error = embedded.apply("t", &next, &options).await.unwrap_err();
+        assert_eq!(error.code(), Code::Quarantined, "{what}: {error:?}");
+    }
+}

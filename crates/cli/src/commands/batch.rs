@@ -155,7 +155,9 @@ pub(crate) async fn run(context: &Context, noun: Noun) -> Result<()> {
 }
 
 async fn list(context: &Context, arguments: &ListArguments) -> Result<()> {
-    let log = context.reader()?.log(&arguments.table)?;
+    let reader = context.reader()?;
+    reader.check(&arguments.table).await?;
+    let log = reader.log(&arguments.table)?;
     let mut results = tidegate_query::batches(&log).await?;
     results.truncate(arguments.limit.unwrap_or(usize::MAX));
     let lines: Vec<Line> = results
@@ -193,7 +195,9 @@ fn summary_line(table: &str, batch: BatchSummary) -> Result<Line> {
 }
 
 async fn show(context: &Context, arguments: &ShowArguments) -> Result<()> {
-    let log = context.reader()?.log(&arguments.table)?;
+    let reader = context.reader()?;
+    reader.check(&arguments.table).await?;
+    let log = reader.log(&arguments.table)?;
     let results = tidegate_query::batches(&log).await?;
     let wanted = |result: &&BatchResult| result.batch_id.0 == arguments.batch_id;
     match results.iter().find(wanted) {

@@ -79,7 +79,9 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<()> {
         };
         return commands::print_from(context, client, &Ticket::Changes(ticket)).await;
     }
-    let log = context.reader()?.log(table)?;
+    let reader = context.reader()?;
+    reader.check(table).await?;
+    let log = reader.log(table)?;
     let rows = tidegate_query::changes(&log, &bounds)
         .await
         .map_err(|e| named(table, e))?;

@@ -27,6 +27,7 @@ pub(crate) async fn run(context: &Context, arguments: &Arguments) -> Result<()> 
     }
     let reader = context.reader()?;
     let table = &arguments.table;
+    reader.check(table).await?;
     let log = reader.log(table)?;
     let rows = tidegate_query::rejects(&log)
         .await

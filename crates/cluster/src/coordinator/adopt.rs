@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tidegate_change::{Code, Error, Result};
+use tidegate_change::{Code, Digest, Error, Result};
 use tidegate_delta::actions::SPEC_DOMAIN;
 use tidegate_delta::{DeltaLog, TableSnapshot};
 
@@ -37,7 +37,9 @@ impl Coordinator {
             .map_err(|e| e.context(format!("location {location}")))?;
         let stored = resolved_spec(location, &snapshot)?;
         let name = name.unwrap_or(&stored.spec.name).to_owned();
-        let entry = progress_of(&snapshot, &name, location)?;
+        let mut entry = progress_of(&snapshot, &name, location)?;
+        let slot = log.read_slot(snapshot.version).await?;
+        entry.head_digest = slot.map(|slot| Digest::of(&slot));
         self.require(&name, Entry::Adopt(Box::new(entry))).await?;
         Ok(name)
     }
@@ -64,6 +66,7 @@ fn progress_of(snapshot: &TableSnapshot, name: &str, location: &str) -> Result<A
         location: location.to_owned(),
         head: snapshot.version,
         head_time_ms,
+        head_digest: None,
         batches_count,
         marks,
         producers: read_producers(snapshot)?,

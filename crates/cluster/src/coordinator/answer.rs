@@ -1,7 +1,7 @@
 //! The result of a batch inside its commit, from which a retry is answered.
 
 use serde_json::{Map, Value, json};
-use tidegate_change::{BatchId, BatchResult, Counters, TableVersion};
+use tidegate_change::{BatchId, BatchResult, Counters, Error, TableVersion};
 use tidegate_delta::DeltaLog;
 use tidegate_delta::actions::CommitInfo;
 
@@ -62,9 +62,12 @@ pub(super) async fn stored_answer(
     version: TableVersion,
 ) -> tidegate_change::Result<BatchResult> {
     let commit = log.read_commit_if_there(version).await?;
-    let info = commit.as_ref().and_then(|commit| commit.info());
-    let stored = match info {
-        Some(info) => info.batch_result()?,
+    let stored = match &commit {
+        Some(commit) => {
+            let lacks =
+                || Error::corrupt(format!("table {table}: version {version} lost its batch"));
+            commit.info().ok_or_else(lacks)?.batch_result()?
+        }
         None => None,
     };
     // A commit of several batches holds the result of none of them alone.

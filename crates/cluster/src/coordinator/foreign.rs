@@ -1,7 +1,7 @@
 //! Commits of others behind the head, and a log that is shorter than it should be.
 
 use object_store::ObjectStoreExt;
-use tidegate_change::{Code, Error, Result, TableVersion};
+use tidegate_change::{Code, Digest, Error, Result, TableVersion};
 use tidegate_delta::actions::Action;
 use tidegate_delta::log::{CommitOrigin, TableCommit, classify};
 use tidegate_delta::{DeltaLog, TableSnapshot};
@@ -24,12 +24,33 @@ impl Coordinator {
             let why = format!("its log ends at version {shown}, version {head} was acknowledged");
             return Err(self.quarantine(id, &table, Code::LogBehindRaft, why).await);
         }
+        self.check_head(id, &table, &log).await?;
         let mut next = table.next_version();
         while latest.is_some_and(|latest| next <= latest) {
             self.follow_commit(id, &table, &log, next).await?;
             next = next.next();
         }
         Ok(())
+    }
+
+    /// Quarantines a table whose newest commit is not the one that was acknowledged.
+    ///
+    /// A head that this process has read since needs no look; one that only a checkpoint holds has none.
+    async fn check_head(&self, id: &TableId, table: &TableState, log: &DeltaLog) -> Result<()> {
+        let (Some(head), Some(known)) = (table.head, table.head_digest) else {
+            return Ok(());
+        };
+        if self.snapshots.holds(id, head) {
+            return Ok(());
+        }
+        match log.read_slot(head).await? {
+            Some(slot) if Digest::of(&slot) != known => {
+                let why =
+                    format!("the commit of version {head} is not the one that was acknowledged");
+                Err(self.quarantine(id, table, Code::Corrupt, why).await)
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     async fn follow_commit(

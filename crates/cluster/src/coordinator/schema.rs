@@ -100,7 +100,9 @@ impl Coordinator {
         let head = table
             .head
             .ok_or_else(|| Refusal::TableUnknown.into_error(name))?;
-        let snapshot = self.snapshots.at(id, &self.log(&table)?, head).await?;
+        let digest = table.head_digest;
+        let log = self.log(&table)?;
+        let snapshot = self.snapshots.at(id, &log, (head, digest)).await?;
         let resolved = alter::alter(&resolved_spec(name, &snapshot)?, spec.clone())?;
         let actions = TableDefinition::evolve(&resolved, &snapshot)?.changes_from(&snapshot);
         if actions.is_empty() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tidegate_change::{Result, TableVersion};
+use tidegate_change::{Digest, Error, Result, TableVersion};
 use tidegate_delta::{DeltaLog, TableSnapshot};
 
 use super::Coordinator;
@@ -42,20 +42,29 @@ impl SnapshotCache {
             .remove(id);
     }
 
-    /// The table at exactly that version.
+    /// Whether that version was read.
+    pub(super) fn holds(&self, id: &TableId, version: TableVersion) -> bool {
+        self.get(id).is_some_and(|cached| cached.version == version)
+    }
+
+    /// The table at exactly that version, whose commit must have that digest where it is known.
     pub(super) async fn at(
         &self,
         id: &TableId,
         log: &DeltaLog,
-        version: TableVersion,
+        (version, digest): (TableVersion, Option<Digest>),
     ) -> Result<Arc<TableSnapshot>> {
         let cached = self.get(id).filter(|cached| {
             cached.version <= version && version.0 - cached.version.0 <= ADVANCE_MAX
         });
         let snapshot = match cached {
             Some(cached) if cached.version == version => return Ok(cached),
-            Some(cached) => advance(cached, log, version).await?,
-            None => Arc::new(log.snapshot(Some(version)).await?),
+            Some(cached) => advance(cached, log, (version, digest)).await?,
+            None => {
+                let slot = log.read_slot(version).await?;
+                require(version, slot.map(|slot| Digest::of(&slot)), digest)?;
+                Arc::new(log.snapshot(Some(version)).await?)
+            }
         };
         self.put(id, &snapshot);
         Ok(snapshot)
@@ -65,14 +74,27 @@ impl SnapshotCache {
 async fn advance(
     mut snapshot: Arc<TableSnapshot>,
     log: &DeltaLog,
-    version: TableVersion,
+    (version, digest): (TableVersion, Option<Digest>),
 ) -> Result<Arc<TableSnapshot>> {
     while snapshot.version < version {
         let next = snapshot.version.next();
         let commit = log.read_commit(next).await?;
+        if next == version {
+            require(version, Some(commit.digest()), digest)?;
+        }
         snapshot = Arc::new(snapshot.advance(next, &commit.actions)?);
     }
     Ok(snapshot)
+}
+
+/// Refuses bytes that are not those that were acknowledged.
+fn require(version: TableVersion, found: Option<Digest>, known: Option<Digest>) -> Result<()> {
+    match (found, known) {
+        (Some(found), Some(known)) if found != known => Err(Error::corrupt(format!(
+            "version {version}: its commit is not the one that was acknowledged"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 impl Coordinator {
@@ -85,6 +107,7 @@ impl Coordinator {
         let head = table
             .head
             .ok_or_else(|| Refusal::TableUnknown.into_error(name))?;
+        let head = (head, table.head_digest);
         self.snapshots.at(&id, &self.log(&table)?, head).await
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tidegate_apply::work::SourceFile;
-use tidegate_apply::{BatchObserver, BatchPhase, BatchProgress, Manifest, Work};
+use tidegate_apply::{BatchObserver, BatchPhase, BatchProgress, Manifest, Work, is_index_damage};
 use tidegate_change::spec::ResolvedSpec;
 use tidegate_change::{BatchId, BatchResult, Code, Error, Kind, Result, TableVersion};
 use tidegate_delta::actions::SPEC_DOMAIN;
@@ -102,12 +102,24 @@ impl Coordinator {
         let lock = self.lock_of(&id);
         let waiting = async { Ok(lock.lock().await) };
         let _working = request.cancellation.guard(waiting).await?;
+        let mut rebuild_index = false;
         for _ in 0..TRIES_MAX {
-            match self.try_batch(&id, request).await {
+            match self.try_batch(&id, request, rebuild_index).await {
                 Ok(Try::Answered(result)) => return Ok(*result),
                 Ok(Try::Lost) => {}
                 Err(error) if error.kind() == Kind::Conflict => {
                     tracing::debug!(table = request.table, %error, "a batch starts over");
+                }
+                // A new attempt, so that what this one wrote is collected as any other's.
+                Err(error) if !rebuild_index && is_index_damage(&error) => {
+                    let table = &request.table;
+                    tracing::warn!(table, %error, "the key index is rebuilt from the table");
+                    if let Some(observer) = &request.observer {
+                        observer.warn(&format!(
+                            "table {table}: the key index is rebuilt from the table: {error}"
+                        ));
+                    }
+                    rebuild_index = true;
                 }
                 Err(error) => return Err(error),
             }
@@ -161,7 +173,12 @@ impl Coordinator {
         Ok(None)
     }
 
-    async fn try_batch(&self, id: &TableId, request: &BatchRequest) -> Result<Try> {
+    async fn try_batch(
+        &self,
+        id: &TableId,
+        request: &BatchRequest,
+        rebuild_index: bool,
+    ) -> Result<Try> {
         self.resolve(id).await?;
         let table = self.table(id).await?;
         let log = self.log(&table)?;
@@ -200,7 +217,8 @@ impl Coordinator {
             log: &log,
             attempt,
         };
-        let tried = self.run_attempt(&open, head, request).await;
+        let run = self.run_attempt(&open, head, request, rebuild_index);
+        let tried = run.await;
         if matches!(&tried, Ok(Try::Answered(_)) if !request.dry_run) {
             return tried;
         }
@@ -213,10 +231,12 @@ impl Coordinator {
         open: &OpenTry<'_>,
         head: TableVersion,
         request: &BatchRequest,
+        rebuild_index: bool,
     ) -> Result<Try> {
         let started = self.parts.clock.monotonic_ns();
+        let head = (head, open.table.head_digest);
         let snapshot = self.snapshots.at(open.id, open.log, head).await?;
-        let manifest = self.execute(open, snapshot, request).await?;
+        let manifest = self.execute(open, snapshot, request, rebuild_index).await?;
         let version = open.table.next_version();
         let result = BatchResult {
             table: open.table.name.clone(),
@@ -280,6 +300,7 @@ impl Coordinator {
         open: &OpenTry<'_>,
         snapshot: Arc<TableSnapshot>,
         request: &BatchRequest,
+        rebuild_index: bool,
     ) -> Result<Manifest> {
         let work = Work {
             root: open.log.root().clone(),
@@ -288,6 +309,7 @@ impl Coordinator {
             attempt: self.attempt_id(open.attempt),
             now_ms: self.parts.clock.now_ms(),
             sources: request.sources.clone(),
+            rebuild_index,
             limits: self.options.limits.clone(),
             observer: request.observer.clone(),
         };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tidegate_change::TableVersion;
+use tidegate_change::{Digest, TableVersion};
 
 use super::create_table::register;
 use super::limits::{BATCH_MARKS_MAX, OFFSETS_MAX, SOURCES_MAX};
@@ -22,6 +22,9 @@ pub struct Adopt {
     pub head: TableVersion,
     /// Its commit time, milliseconds.
     pub head_time_ms: i64,
+    /// Digest of its bytes, where its commit is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head_digest: Option<Digest>,
     /// Batches since the table came to be.
     pub batches_count: u64,
     /// The newest batches, oldest first.
@@ -48,6 +51,7 @@ impl Adopt {
         let mut table = TableState::unborn(self.name.clone(), self.location.clone(), index);
         table.head = Some(self.head);
         table.head_time_ms = self.head_time_ms;
+        table.head_digest = self.head_digest;
         table.batches_count = self.batches_count;
         table.marks = self.marks.iter().cloned().collect();
         table.producers = self.producers.clone();

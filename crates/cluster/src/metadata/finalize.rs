@@ -38,6 +38,7 @@ fn finish(table: &mut TableState, pending: Pending) {
     table.head = Some(pending.version);
     table.head_time_ms = pending.time_ms;
     table.head_attempt = Some(pending.opened.index);
+    table.head_digest = Some(pending.commit_digest);
     for batch in pending.opened.attempt.batches {
         remember(table, batch, pending.version, pending.time_ms);
     }

@@ -48,6 +48,7 @@ impl Rebase {
         table.head = Some(self.version);
         table.head_time_ms = self.foreign_time_ms;
         table.head_attempt = None;
+        table.head_digest = Some(self.foreign_digest);
         let next = self.version.next();
         if let Some(pending) = &mut table.pending {
             pending.version = next;

@@ -249,6 +249,9 @@ pub struct TableState {
     pub head_time_ms: i64,
     /// Attempt that wrote the head; none where a foreign writer did.
     pub head_attempt: Option<u64>,
+    /// Digest of the head's bytes; none where an older build or a log without that commit made it the head.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head_digest: Option<Digest>,
     /// The prepared attempt.
     pub pending: Option<Box<Pending>>,
     /// Open attempts by log index.
@@ -282,6 +285,7 @@ impl TableState {
             head: None,
             head_time_ms: 0,
             head_attempt: None,
+            head_digest: None,
             pending: None,
             attempts: BTreeMap::new(),
             uncollected: BTreeSet::new(),

@@ -33,6 +33,7 @@ impl SyncForeign {
         table.head = Some(self.version);
         table.head_time_ms = self.time_ms.max(table.head_time_ms);
         table.head_attempt = None;
+        table.head_digest = Some(self.digest);
         Ok(Outcome::Done)
     }
 }

@@ -77,6 +77,9 @@ pub fn parse_commit(name: &str, bytes: &[u8]) -> Result<Vec<Action>> {
             None => actions.extend(unknown(line).map_err(damaged)?),
         }
     }
+    if actions.is_empty() {
+        return Err(Error::corrupt(format!("{name}: holds no action")));
+    }
     Ok(actions)
 }
 

@@ -169,11 +169,21 @@ impl DeltaLog {
         {
             builder.in_commit_timestamp(self.commit_info(version).await?);
         }
+        let mut untimed = None;
         for version in segment.commits {
             let commit = self.read_commit(version).await?;
+            if commit.info().is_none() {
+                untimed = Some(version);
+            }
             builder.apply_commit(version, &commit.actions);
         }
-        builder.finish()
+        let snapshot = builder.finish()?;
+        match untimed {
+            Some(version) if is_timed(&snapshot, version) => Err(Error::corrupt(format!(
+                "version {version}: its commit has no commitInfo, which in-commit timestamps need"
+            ))),
+            _ => Ok(snapshot),
+        }
     }
 
     /// Writes a checkpoint of a snapshot and points the log's readers to it.
@@ -191,4 +201,13 @@ impl DeltaLog {
         let commit = self.read_commit_if_there(version).await?;
         Ok(commit.and_then(|commit| commit.into_info()))
     }
+}
+
+/// Whether a version's commit must hold its time (Delta protocol: "In-Commit Timestamps").
+fn is_timed(snapshot: &TableSnapshot, version: TableVersion) -> bool {
+    let property = |name: &str| snapshot.property(name);
+    let from = property("delta.inCommitTimestampEnablementVersion")
+        .and_then(|text| text.parse().ok())
+        .map_or(TableVersion(0), TableVersion);
+    property("delta.enableInCommitTimestamps") == Some("true") && version >= from
 }

@@ -54,11 +54,9 @@ async fn a_flipped_bit_anywhere_is_found_or_harmless() {
         if position < 8 {
             continue;
         }
-        assert_eq!(
-            located.unwrap_err().code(),
-            Code::Corrupt,
-            "byte {position}"
-        );
+        let error = located.unwrap_err();
+        assert_eq!(error.code(), Code::Corrupt, "byte {position}");
+        assert!(tidegate_index::is_damage(&error), "byte {position}");
     }
 }
 
@@ -94,9 +92,10 @@ async fn a_short_or_missing_run_is_found() {
     let (model, path, bytes) = one_run(1_500).await;
     for length in [0, 1, 50, bytes.len() / 2, bytes.len() - 1] {
         let short = with_bytes(&model, &path, bytes[..length].to_vec()).await;
+        let error = short.index.locate(&[hash(1)], &present).await.unwrap_err();
         assert!(
-            short.index.locate(&[hash(1)], &present).await.is_err(),
-            "{length} bytes"
+            tidegate_index::is_damage(&error),
+            "{length} bytes: {error:?}"
         );
     }
     let missing = with_bytes(&model, &path, bytes.clone()).await;
@@ -108,6 +107,7 @@ async fn a_short_or_missing_run_is_found() {
         .unwrap_err();
     assert_eq!(error.code(), Code::NotFound);
     assert!(error.hint().unwrap().contains("rebuild"));
+    assert!(tidegate_index::is_damage(&error));
 }
 
 #[tokio::test]

@@ -51,6 +51,8 @@ pub struct MergeDriver {
     truncates: Vec<SequenceBytes>,
     horizon: Option<Value>,
     watermark: Option<Value>,
+    /// The latest time of a batch.
+    now_ms: i64,
     dice: Dice,
 }
 
@@ -75,6 +77,7 @@ impl MergeDriver {
             truncates: Vec::new(),
             horizon: None,
             watermark: None,
+            now_ms: i64::MIN,
             dice: Dice::new(seed),
         })
     }
@@ -441,7 +444,9 @@ impl Driver for MergeDriver {
         let mut events: Vec<Decoded> = decoded.into_iter().flatten().collect();
         self.number_positions(&mut events);
         self.evolve(batch);
-        let now_ms = batch.at.unwrap_or(0) * 1_000;
+        // As the table's time, it never runs backwards.
+        let now_ms = self.now_ms.max(batch.at.unwrap_or(0) * 1_000);
+        self.now_ms = now_ms;
         self.purge(now_ms);
         let mut observed = self
             .apply_valid(&events, now_ms)

@@ -8,4 +8,5 @@
 
 mod crashes;
 mod disks;
+mod lost_index;
 mod table;

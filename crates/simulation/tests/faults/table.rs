@@ -12,7 +12,7 @@ use tidegate_cluster::LocalWorkers;
 use tidegate_delta::names;
 use tidegate_delta::store::StepHook;
 use tidegate_query::ReadOptions;
-use tidegate_server::{ApplyOptions, Embedded, OpenOptions, SourceArgument};
+use tidegate_server::{ApplyOptions, BatchObserver, Embedded, OpenOptions, SourceArgument};
 use tidegate_simulation::drivers::arrow_rows::value_at;
 use tidegate_simulation::drivers::embedded::{SetClock, runtime};
 use tidegate_simulation::drivers::files::write_batch;
@@ -20,7 +20,7 @@ use tidegate_simulation::faults::FaultHook;
 use tidegate_simulation::oracle::Row;
 use tidegate_simulation::{Dice, Oracle, Scenario};
 
-const TABLE: &str = "t";
+pub(crate) const TABLE: &str = "t";
 
 /// A table and four batches; the third is the one that faults meet: it inserts, updates, deletes, brings a
 /// tombstone, a reject, change data, a deletion vector and an index run.
@@ -110,11 +110,21 @@ pub(crate) fn apply(
     directory: &Path,
     index: usize,
 ) -> Result<BatchResult, Error> {
+    apply_observed(embedded, directory, index, None)
+}
+
+pub(crate) fn apply_observed(
+    embedded: &Embedded,
+    directory: &Path,
+    index: usize,
+    observer: Option<Arc<dyn BatchObserver>>,
+) -> Result<BatchResult, Error> {
     let source = [SourceArgument::Path(
         input(directory, index).to_string_lossy().into_owned(),
     )];
     let options = ApplyOptions {
         batch_id: Some(format!("batch-{index}")),
+        observer,
         ..Default::default()
     };
     let applied = embedded.apply(TABLE, &source, &options);

@@ -189,6 +189,24 @@ async fn a_log_that_was_rolled_back_is_noticed() {
 }
 
 #[tokio::test]
+async fn a_newest_commit_that_was_changed_is_noticed() {
+    for changed in [
+        "",
+        "{\"commitInfo\":{\"inCommitTimestamp\":9000,\"operation\":\"FENCE\"}}",
+    ] {
+        let lake = lake().await;
+        lake.submit("b1", "x").await.unwrap();
+        put_commit(&lake.store, 1, changed).await;
+        // A process that has not read the commit.
+        let other = lake.another(1).await;
+        let error = other.submit(&request("b2", "x")).await.unwrap_err();
+        assert_eq!(error.code(), Code::Corrupt, "{changed:?}: {error:?}");
+        let error = lake.submit("b2", "x").await.unwrap_err();
+        assert_eq!(error.code(), Code::Quarantined, "{changed:?}: {error:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_dry_run_leaves_nothing() {
     let lake = lake().await;
     let dry = crate::coordinator::BatchRequest {
