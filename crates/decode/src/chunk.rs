@@ -32,8 +32,16 @@ pub struct Chunk {
 #[derive(Debug)]
 pub(crate) enum Content {
     Lines(Bytes),
-    Csv { header: Arc<[String]>, bytes: Bytes },
-    Parquet { file: ParquetFile, rows: GroupRows },
+    /// Lines whose rows are text in a record.
+    Records(Bytes),
+    Csv {
+        header: Arc<[String]>,
+        bytes: Bytes,
+    },
+    Parquet {
+        file: ParquetFile,
+        rows: GroupRows,
+    },
 }
 
 impl Chunk {
@@ -47,7 +55,9 @@ impl Chunk {
     #[must_use]
     pub fn bytes(&self) -> usize {
         match &self.content {
-            Content::Lines(bytes) | Content::Csv { bytes, .. } => bytes.len(),
+            Content::Lines(bytes) | Content::Records(bytes) | Content::Csv { bytes, .. } => {
+                bytes.len()
+            }
             Content::Parquet { .. } => 0,
         }
     }
@@ -68,6 +78,7 @@ enum Cutter {
     Lines {
         text: TextCutter,
         envelope: Envelope,
+        are_records: bool,
     },
     Csv {
         text: TextCutter,
@@ -119,9 +130,10 @@ pub fn open(
                         is_guessed: opened.is_guessed,
                     }
                 }
-                FileFormat::JsonLines | FileFormat::Parquet => Cutter::Lines {
+                format => Cutter::Lines {
                     text,
                     envelope: plan.envelope,
+                    are_records: format == FileFormat::Records,
                 },
             }
         }
@@ -165,7 +177,11 @@ impl Chunks {
 
     fn cut(&mut self) -> Result<Option<Chunk>> {
         match &mut self.cutter {
-            Cutter::Lines { text, envelope } => {
+            Cutter::Lines {
+                text,
+                envelope,
+                are_records,
+            } => {
                 let pairs = *envelope == Envelope::Debezium;
                 let find = |bytes: &[u8], _: bool| line_boundary(bytes, pairs);
                 let Some(bytes) = text.next(find)? else {
@@ -177,7 +193,12 @@ impl Chunks {
                 } else {
                     lines - count_blank(&bytes)
                 };
-                Ok(Some(self.chunk(Content::Lines(bytes), rows, lines)))
+                // An envelope's decoder knows records by itself.
+                let content = match *are_records && !pairs {
+                    true => Content::Records(bytes),
+                    false => Content::Lines(bytes),
+                };
+                Ok(Some(self.chunk(content, rows, lines)))
             }
             Cutter::Csv {
                 text,

@@ -29,6 +29,9 @@ pub enum FileFormat {
     Csv,
     /// Apache Parquet.
     Parquet,
+    /// One record of a broker a line: a JSON object with `value` as text, and `key`, `topic`, `partition`,
+    /// `offset` and `headers` where there are any. Never told from content or name.
+    Records,
 }
 
 impl FileFormat {

@@ -144,6 +144,7 @@ impl DecodePlan {
             (Content::Lines(bytes), Envelope::Flat) => {
                 flat::decode_lines(self, chunk, bytes).map_err(named)
             }
+            (Content::Records(bytes), _) => flat::decode_records(self, chunk, bytes).map_err(named),
             // Names file and line itself.
             (Content::Lines(bytes), Envelope::Debezium) => {
                 debezium::decode_lines(self, chunk, bytes)
@@ -167,7 +168,8 @@ impl DecodePlan {
     /// `UNSUPPORTED` where it is not.
     pub(crate) fn check_kind(&self, kind: FileFormat) -> Result<()> {
         match (self.envelope, kind) {
-            (Envelope::Flat, _) | (Envelope::Debezium, FileFormat::JsonLines) => Ok(()),
+            (Envelope::Flat, _)
+            | (Envelope::Debezium, FileFormat::JsonLines | FileFormat::Records) => Ok(()),
             (Envelope::Debezium, FileFormat::Csv | FileFormat::Parquet) => {
                 let message = "source format debezium is read from JSON lines";
                 Err(Error::new(Code::Unsupported, message))

@@ -37,8 +37,6 @@ pub(crate) struct Submission {
     pub(crate) input_digest: Digest,
     /// Offsets that the submitter sends; they are checked.
     pub(crate) offsets: BTreeMap<String, OffsetRange>,
-    /// Next offsets of records that became sources.
-    pub(crate) found_offsets: BTreeMap<String, i64>,
     pub(crate) options: ApplyOptions,
 }
 
@@ -50,7 +48,6 @@ impl Submission {
             input_digest: sources.digest()?,
             sources,
             offsets: BTreeMap::new(),
-            found_offsets: BTreeMap::new(),
             options,
         })
     }
@@ -109,7 +106,6 @@ impl Embedded {
             table: submission.table,
             sources: submission.sources.files.clone(),
             offsets: submission.offsets,
-            found_offsets: submission.found_offsets,
             dry_run: submission.options.dry_run,
             observer: submission.options.observer,
             cancellation: Cancellation::default(),

@@ -34,8 +34,6 @@ pub struct BatchRequest {
     pub sources: Vec<SourceFile>,
     /// Offsets that the submitter sends; they must begin where the table's end.
     pub offsets: BTreeMap<String, OffsetRange>,
-    /// Next offsets that were found in records before they became sources; remembered where they rise.
-    pub found_offsets: BTreeMap<String, i64>,
     /// Execute and count, but commit nothing.
     pub dry_run: bool,
     /// Ends the batch with `CANCELLED`, unless it is prepared.
@@ -245,7 +243,7 @@ impl Coordinator {
             batch_id: request.key.id.clone(),
             version,
             watermark: manifest.watermark.clone(),
-            offsets: next_offsets(&manifest.offsets, request),
+            offsets: next_offsets(&manifest.offsets, &request.offsets),
             counters: manifest.counters,
             other: manifest.other.clone(),
             seconds: seconds(self.parts.clock.monotonic_ns().saturating_sub(started)),
@@ -420,14 +418,15 @@ fn watermark(value: &Value) -> Option<Watermark> {
 }
 
 /// Next offsets of a batch: those that were sent, and those found in records.
-fn next_offsets(found: &BTreeMap<String, i64>, request: &BatchRequest) -> BTreeMap<String, i64> {
+fn next_offsets(
+    found: &BTreeMap<String, i64>,
+    sent: &BTreeMap<String, OffsetRange>,
+) -> BTreeMap<String, i64> {
     let mut offsets = found.clone();
-    for (partition, next) in &request.found_offsets {
-        let known = offsets.entry(partition.clone()).or_insert(*next);
-        *known = (*known).max(*next);
-    }
-    let sent = request.offsets.iter();
-    offsets.extend(sent.map(|(partition, range)| (partition.clone(), range.to)));
+    offsets.extend(
+        sent.iter()
+            .map(|(partition, range)| (partition.clone(), range.to)),
+    );
     offsets
 }
 

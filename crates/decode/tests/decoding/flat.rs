@@ -215,3 +215,38 @@ fn chunks_are_cut_at_records_and_numbered_through() {
     assert_eq!(rows, (0..5000).collect::<Vec<u64>>());
     assert_eq!(whole.invalid(), [""; 0]);
 }
+
+#[test]
+fn records_of_a_broker_are_rows_with_topic_and_offset() {
+    let line = |offset: i64, value: serde_json::Value| {
+        let record =
+            serde_json::json!({"topic": "shop", "partition": 2, "offset": offset, "value": value});
+        format!("{record}\n")
+    };
+    let lines = [
+        line(7, "{\"id\": 1,\n \"seq\": 1, \"note\": \"\\u00e4\"}".into()),
+        line(9, serde_json::Value::Null),
+        line(8, "no row".into()),
+        "no record\n".to_owned(),
+    ];
+    let bytes = lines.concat().into_bytes();
+    let whole = decode(&resolved(SPEC), Some(FileFormat::Records), bytes);
+    assert_eq!(
+        (whole.column("id"), whole.column("note")),
+        (vec!["1".into()], vec!["\"ä\"".into()])
+    );
+    assert_eq!(
+        whole.invalid(),
+        [
+            "INVALID_RECORD row 2 line 3: no JSON object",
+            "INVALID_RECORD row 3 line 4: no JSON object",
+        ]
+    );
+    assert!(whole.batches[0].invalid[0].raw.contains("no row"));
+    assert_eq!(whole.other("null"), 1);
+    let origin = &whole.batches[0].origin;
+    assert_eq!(origin.offsets.as_deref(), Some(&[Some(7)][..]));
+    assert_eq!(origin.partitions.as_deref(), Some(&[Some(2)][..]));
+    let offsets: Vec<_> = whole.batches[0].offsets.iter().collect();
+    assert_eq!(offsets, [(&"shop/2".to_owned(), &10)]);
+}

@@ -84,7 +84,6 @@ impl Put {
             sources: received.sources,
             input_digest: received.input_digest,
             offsets: ranges(&request),
-            found_offsets: received.found_offsets,
             options: options_of(&request),
         };
         if request.dry_run {

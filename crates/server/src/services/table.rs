@@ -41,10 +41,8 @@ impl TableApi {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let work = self
-            .serving
-            .threads
-            .run(change(Arc::clone(&self.serving.embedded)));
+        let embedded = Arc::clone(&self.serving.embedded);
+        let work = self.serving.threads.run(Box::pin(change(embedded)));
         let done = deadline::bounded(metadata, work).await;
         done.map_err(|e| status_of(&e))
     }

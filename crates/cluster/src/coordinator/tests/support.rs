@@ -111,7 +111,6 @@ pub(super) fn request(id: &str, content: &str) -> BatchRequest {
             format: None,
         }],
         offsets: BTreeMap::new(),
-        found_offsets: BTreeMap::new(),
         dry_run: false,
         cancellation: Cancellation::default(),
         observer: None,

@@ -1,6 +1,5 @@
 //! The source's columns as they are: one Parquet file, read like any other.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use tidegate_change::{Code, Digest, Error, Result};
 use tidegate_decode::FileFormat;
 
 use super::canonical::{append_values, type_tag};
-use super::{Content, STREAM_NAME, Written, source_file};
+use super::{Content, Written, source_file, stream_name};
 use crate::spool::SpoolDirectory;
 
 /// Begins every digest of columns, so that a change of what is hashed changes all of them.
@@ -108,14 +107,11 @@ impl Content for Columns {
             hasher.update(head.as_bytes());
             hasher.update(column.finalize().as_bytes());
         }
+        let input_digest = Digest(*hasher.finalize().as_bytes());
+        let name = stream_name(input_digest);
         Ok(Written {
-            files: vec![source_file(
-                STREAM_NAME,
-                self.path,
-                Some(FileFormat::Parquet),
-            )],
-            input_digest: Digest(*hasher.finalize().as_bytes()),
-            found_offsets: BTreeMap::new(),
+            files: vec![source_file(&name, self.path, Some(FileFormat::Parquet))],
+            input_digest,
         })
     }
 }

@@ -1,6 +1,5 @@
 //! Files in pieces: columns `file` and `chunk`, and `file_number` where names repeat.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -143,7 +142,6 @@ impl Content for Files {
         Ok(Written {
             files: self.files,
             input_digest: self.digest.finish(),
-            found_offsets: BTreeMap::new(),
         })
     }
 }

@@ -10,7 +10,6 @@ mod files;
 mod guard;
 mod records;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use arrow::array::RecordBatch;
@@ -31,8 +30,8 @@ use crate::spool::{Spool, SpoolDirectory};
 const RECORD_COLUMNS: [&str; 6] = ["value", "key", "topic", "partition", "offset", "headers"];
 /// Columns of files in pieces.
 const FILE_COLUMNS: [&str; 3] = [FILE, CHUNK, FILE_NUMBER];
-/// Name of what came as columns or records, in errors and in `_source_file`.
-const STREAM_NAME: &str = "stream";
+/// Digits of the digest in the name of what came as columns or records.
+const NAME_DIGITS: usize = 16;
 
 /// Brings the messages of a put to disk.
 #[derive(Debug)]
@@ -65,8 +64,6 @@ pub(super) struct IntakeLimits {
 pub(super) struct Received {
     pub(super) sources: SourceSet,
     pub(super) input_digest: Digest,
-    /// Next offsets of records that do not carry them any more.
-    pub(super) found_offsets: BTreeMap<String, i64>,
 }
 
 /// One kind of content, batch by batch.
@@ -79,7 +76,6 @@ trait Content {
 struct Written {
     files: Vec<SourceFile>,
     input_digest: Digest,
-    found_offsets: BTreeMap<String, i64>,
 }
 
 impl Intake {
@@ -126,7 +122,6 @@ impl Intake {
         Ok(Received {
             sources: SourceSet::spooled(written.files, spool),
             input_digest: written.input_digest,
-            found_offsets: written.found_offsets,
         })
     }
 
@@ -151,7 +146,7 @@ impl Intake {
                 Ok(Box::new(files))
             }
             PutContent::Records => {
-                let records = records::Records::new(schema, directory, self.is_flat)?;
+                let records = records::Records::new(schema, directory)?;
                 Ok(Box::new(records))
             }
             PutContent::Columns if self.is_flat => {
@@ -207,6 +202,13 @@ fn column(batch: &RecordBatch, name: &str, data_type: &DataType) -> Result<arrow
         let message = format!("the put's column {name} is no {data_type}");
         Error::new(Code::InvalidArgument, message).with_source(e)
     })
+}
+
+/// Name of what came as columns or records, in errors and in `_source_file`: other content has another
+/// name, since a record of a table without keys is told by its place.
+fn stream_name(input_digest: Digest) -> String {
+    let hex = input_digest.to_hex();
+    format!("stream-{}", hex.get(..NAME_DIGITS).unwrap_or(&hex))
 }
 
 fn source_file(name: &str, path: PathBuf, format: Option<FileFormat>) -> SourceFile {

@@ -1,9 +1,7 @@
 //! Raw records: `value`, and what a broker keeps beside it.
 //!
-//! They become JSON lines. A source with an envelope gets each record as a dump tool would write it; a flat
-//! source gets the values, whose offsets are remembered here.
+//! They become lines as a dump tool would write them, and are decoded like such a dump.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -15,7 +13,7 @@ use tidegate_change::{Digest, Error, Result};
 use tidegate_decode::FileFormat;
 
 use super::canonical::append_values;
-use super::{Content, RECORD_COLUMNS, STREAM_NAME, Written, column, invalid, source_file};
+use super::{Content, RECORD_COLUMNS, Written, column, invalid, source_file, stream_name};
 use crate::spool::SpoolDirectory;
 
 /// Begins every digest of records, so that a change of what is hashed changes all of them.
@@ -27,11 +25,9 @@ const CHUNK_BYTES: usize = 256 << 10;
 pub(super) struct Records {
     path: PathBuf,
     output: BufWriter<File>,
-    is_flat: bool,
     /// The columns that the put has, of those that records may have.
     names: Vec<&'static str>,
     hasher: blake3::Hasher,
-    offsets: BTreeMap<String, i64>,
 }
 
 /// The columns of a batch, in the types that they are worked with.
@@ -45,7 +41,7 @@ struct Parts {
 }
 
 impl Records {
-    pub(super) fn new(schema: &Schema, directory: PathBuf, is_flat: bool) -> Result<Self> {
+    pub(super) fn new(schema: &Schema, directory: PathBuf) -> Result<Self> {
         let has = |name: &str| schema.field_with_name(name).is_ok();
         if !has("value") {
             return Err(invalid("no column value"));
@@ -55,13 +51,11 @@ impl Records {
         Ok(Self {
             path,
             output: BufWriter::new(file),
-            is_flat,
             names: RECORD_COLUMNS
                 .into_iter()
                 .filter(|name| has(name))
                 .collect(),
             hasher: blake3::Hasher::new_derive_key(DIGEST_CONTEXT),
-            offsets: BTreeMap::new(),
         })
     }
 
@@ -95,20 +89,6 @@ impl Records {
         self.hasher.update(&bytes);
         Ok(())
     }
-
-    fn note_offsets(&mut self, parts: &Parts, rows: usize) {
-        for row in 0..rows {
-            let (Some(topic), Some(offset)) = (text(&parts.topic, row), whole(&parts.offset, row))
-            else {
-                continue;
-            };
-            let partition = whole(&parts.partition, row).unwrap_or_default();
-            let next = offset.saturating_add(1);
-            let known = self.offsets.entry(format!("{topic}/{partition}"));
-            let known = known.or_insert(next);
-            *known = (*known).max(next);
-        }
-    }
 }
 
 impl Parts {
@@ -124,7 +104,7 @@ impl Parts {
     }
 
     /// The record as a dump tool writes it.
-    fn write_dumped(&self, headers: Option<&Encoder>, row: usize, line: &mut Vec<u8>) {
+    fn write(&self, headers: Option<&Encoder>, row: usize, line: &mut Vec<u8>) {
         line.extend_from_slice(b"{");
         if let Some(topic) = text(&self.topic, row) {
             line.extend_from_slice(b"\"topic\":");
@@ -153,18 +133,6 @@ impl Parts {
         }
         line.extend_from_slice(b"}\n");
     }
-
-    /// The value alone, in one line: a line end in JSON text is white space.
-    fn write_value(&self, row: usize, line: &mut Vec<u8>) {
-        match bytes(Some(&self.value), row) {
-            Some(value) => line.extend(value.iter().map(|byte| match byte {
-                b'\n' | b'\r' => b' ',
-                other => *other,
-            })),
-            None => line.extend_from_slice(b"null"),
-        }
-        line.push(b'\n');
-    }
 }
 
 impl Content for Records {
@@ -173,24 +141,18 @@ impl Content for Records {
         let rows = batch.num_rows();
         self.digest(&parts, rows)?;
         let headers = match &parts.headers {
-            Some(headers) if !self.is_flat => Some(Encoder::new(headers)?),
-            _ => None,
+            Some(headers) => Some(Encoder::new(headers)?),
+            None => None,
         };
         let mut lines = Vec::with_capacity(CHUNK_BYTES);
         for row in 0..rows {
-            match self.is_flat {
-                true => parts.write_value(row, &mut lines),
-                false => parts.write_dumped(headers.as_ref(), row, &mut lines),
-            }
+            parts.write(headers.as_ref(), row, &mut lines);
             if lines.len() >= CHUNK_BYTES || row + 1 == rows {
                 spool.reserve(lines.len() as u64)?;
                 let written = self.output.write_all(&lines);
                 written.map_err(|e| Error::io(self.path.display(), e))?;
                 lines.clear();
             }
-        }
-        if self.is_flat {
-            self.note_offsets(&parts, rows);
         }
         Ok(())
     }
@@ -200,14 +162,11 @@ impl Content for Records {
         flushed.map_err(|e| Error::io(self.path.display(), e))?;
         let mut hasher = self.hasher;
         hasher.update(self.names.join(",").as_bytes());
+        let input_digest = Digest(*hasher.finalize().as_bytes());
+        let name = stream_name(input_digest);
         Ok(Written {
-            files: vec![source_file(
-                STREAM_NAME,
-                self.path,
-                Some(FileFormat::JsonLines),
-            )],
-            input_digest: Digest(*hasher.finalize().as_bytes()),
-            found_offsets: self.offsets,
+            files: vec![source_file(&name, self.path, Some(FileFormat::Records))],
+            input_digest,
         })
     }
 }
