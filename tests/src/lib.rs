@@ -8,6 +8,7 @@
 //! - [`case`]: the scenario cases of `tests/cases`.
 //! - [`value`]: JSON values in a canonical, typed form, so that rows compare as bags.
 //! - [`readers`]: other readers of Delta tables against Tidegate; [`kernel`] is one of them.
+//! - [`foreign`]: other writers of a table: delta_kernel, and one of valid commit files.
 //! - [`csv`], [`postgres`]: the dumps of a source database.
 //! - [`capture`], [`difference`]: recorded change streams, and where a stream truly lacks something.
 
@@ -17,6 +18,7 @@ pub mod case;
 pub mod csv;
 pub mod difference;
 pub mod embedded;
+pub mod foreign;
 pub mod harness;
 pub mod kernel;
 pub mod postgres;

@@ -8,7 +8,7 @@
 //! `attempt_output` gathers what all did, and `engine` puts the actions together; where the key index is
 //! lost, `index_rebuild` makes it anew before all that. Decisions are those of the `merge` crate; this one
 //! moves data. Every file carries the attempt's name and nothing is visible
-//! before the commit.
+//! before the commit. [`integrate`] takes in what other engines committed (`foreign`).
 //!
 //! Memory is bounded by [`Limits`], whatever the batch (invariant 7).
 
@@ -25,6 +25,7 @@ mod dead_rows;
 mod engine;
 mod event_part;
 mod files;
+mod foreign;
 mod hot_keys;
 mod index_rebuild;
 mod kept_batches;
@@ -44,6 +45,7 @@ mod table;
 mod truncation;
 
 pub use engine::{check_supported, execute};
+pub use foreign::{ForeignCounts, ForeignWork, Integration, integrate};
 pub use limits::Limits;
 pub use observer::{BatchObserver, BatchPhase, BatchProgress};
 pub use reject::reject_schema;

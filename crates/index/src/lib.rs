@@ -33,7 +33,7 @@ mod verify;
 mod writer;
 
 pub use entry::{Entry, FileKind, FileOrdinal, FileRef, Located, Location, Presence};
-pub use error::is_damage;
+pub use error::{is_damage, is_said_twice};
 pub use locate::Index;
 pub use manifest::{IndexManifest, RUNS_MAX, RunDescriptor, RunNames};
 pub use rebuild::{KeyRows, Spill, rebuild};

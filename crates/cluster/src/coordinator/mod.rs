@@ -3,7 +3,8 @@
 //! - `submit`: one batch, from its key to its answer.
 //! - `schema`: create, alter, drop.
 //! - `draft`: the exact bytes of a commit; `marks`: the batch marks in it; `answer`: the result in it.
-//! - `publish`: what a prepared commit becomes; `foreign`: commits of others.
+//! - `publish`: what a prepared commit becomes; `foreign`: commits of others; `integration`: what they did to
+//!   rows, taken in.
 //! - `recover`, `clean_up`: what dead attempts left; `removal`: the files of a dropped table.
 //! - `adopt`: the state of a table from its log alone.
 //!
@@ -15,6 +16,7 @@ pub mod answer;
 mod clean_up;
 mod draft;
 mod foreign;
+mod integration;
 mod marks;
 mod publish;
 mod recover;
@@ -40,6 +42,7 @@ use crate::metadata::{
 };
 use crate::workers::{Stores, Workers};
 
+pub use integration::ConflictCounts;
 pub use submit::BatchRequest;
 
 /// What a coordinator works with.
@@ -84,6 +87,7 @@ pub struct Coordinator {
     options: CoordinatorOptions,
     epoch: Epoch,
     snapshots: snapshots::SnapshotCache,
+    conflicts: integration::Conflicts,
     locks: Mutex<BTreeMap<TableId, Arc<tokio::sync::Mutex<()>>>>,
 }
 
@@ -110,6 +114,7 @@ impl Coordinator {
             options,
             epoch,
             snapshots,
+            conflicts: integration::Conflicts::default(),
             locks: Mutex::default(),
         })
     }
