@@ -46,7 +46,9 @@ pub fn columns() -> SchemaRef {
 /// When they are none.
 pub fn batch(rows: &[Value]) -> Result<RecordBatch> {
     let mut decoder = ReaderBuilder::new(columns()).build_decoder()?;
-    decoder.serialize(rows)?;
+    for row in rows {
+        decoder.decode(row.to_string().as_bytes())?;
+    }
     match decoder.flush()? {
         Some(batch) => Ok(batch),
         None => Ok(RecordBatch::new_empty(columns())),

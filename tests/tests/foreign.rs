@@ -186,8 +186,8 @@ fn what_cannot_be_told_ends_in_quarantine() -> Result<()> {
     shared.refuses("FOREIGN_REWRITE", "sequences of rows that others removed")?;
     // Metadata and protocol.
     for (kind, field, what) in [
-        ("metaData", "description", "other metadata"),
-        ("protocol", "minReaderVersion", "another protocol"),
+        ("metaData", "description", "changed the metadata"),
+        ("protocol", "minReaderVersion", "needs reader version"),
     ] {
         let shared = Shared::new(&json!({}))?;
         shared.apply(&[up(1, 10, 1)])?;

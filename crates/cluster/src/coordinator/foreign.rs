@@ -82,17 +82,9 @@ impl Coordinator {
         version: TableVersion,
     ) -> Result<()> {
         let commit = log.read_commit(version).await?;
-        let why = match classify(&commit) {
-            CommitOrigin::Own { attempt } => Some(format!(
-                "version {version} was written by another directory (attempt {attempt})"
-            )),
-            CommitOrigin::Foreign { engine, .. } => self
-                .undeclared(id, log, &commit)
-                .await?
-                .map(|what| foreign_change(&commit, what, engine)),
-            CommitOrigin::Harmless => None,
-        };
-        if let Some(why) = why {
+        if let CommitOrigin::Own { attempt } = classify(&commit) {
+            let why =
+                format!("version {version} was written by another directory (attempt {attempt})");
             return Err(self.quarantine(id, table, Code::ForeignRewrite, why).await);
         }
         let entry = SyncForeign {
@@ -104,38 +96,6 @@ impl Coordinator {
         // A refusal means that somebody else was first with the same decision.
         self.propose(Entry::SyncForeign(entry)).await?;
         Ok(())
-    }
-
-    /// What a commit changes of what the table declares of itself, beside its files: the head stays below it.
-    async fn undeclared(
-        &self,
-        id: &TableId,
-        log: &DeltaLog,
-        commit: &TableCommit,
-    ) -> Result<Option<&'static str>> {
-        let declares = |action: &Action| {
-            matches!(
-                action,
-                Action::Protocol(_) | Action::Metadata(_) | Action::Unknown(_)
-            )
-        };
-        if !commit.actions.iter().any(declares) {
-            return Ok(None);
-        }
-        let table = self.table(id).await?;
-        let Some(head) = table.head else {
-            return Ok(Some("a table"));
-        };
-        let snapshot = self
-            .snapshots
-            .at(id, log, (head, table.head_digest))
-            .await?;
-        Ok(commit.actions.iter().find_map(|action| match action {
-            Action::Protocol(own) if *own != snapshot.protocol => Some("another protocol"),
-            Action::Metadata(own) if *own != *snapshot.metadata => Some("other metadata"),
-            Action::Unknown(_) => Some("an unknown action"),
-            _ => None,
-        }))
     }
 
     pub(super) async fn quarantine(
@@ -194,7 +154,16 @@ pub(super) async fn tail(log: &DeltaLog, head: TableVersion) -> Result<Tail> {
             }
             CommitOrigin::Harmless => {}
             CommitOrigin::Foreign { what, engine } => {
-                change = Some(foreign_change(&commit, what, engine));
+                let what = foreign_change(&commit, what, engine);
+                if commit
+                    .actions
+                    .iter()
+                    .any(|a| matches!(a, Action::Unknown(_)))
+                {
+                    let why = format!("{what}, and an action that is not known");
+                    return Err(Error::new(Code::ForeignRewrite, why));
+                }
+                change = Some(what);
             }
         }
         let Some(below) = version.0.checked_sub(1) else {

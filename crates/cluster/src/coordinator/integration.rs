@@ -101,10 +101,12 @@ impl Coordinator {
             return Ok(None);
         };
         let before = self.snapshots.at(id, &log, (base, None)).await?;
-        let after = self
-            .snapshots
-            .at(id, &log, (head, table.head_digest))
-            .await?;
+        let after = self.snapshots.at(id, &log, (head, table.head_digest)).await;
+        let after = after.map_err(|e| match e.code() {
+            // Such as a protocol that this build does not have.
+            Code::Unsupported => Error::new(Code::ForeignRewrite, e.to_string()).with_source(e),
+            _ => e,
+        })?;
         foreign::check_declared(id, &before, &after)?;
         Ok(Some(Found {
             before,
