@@ -224,7 +224,9 @@ fn a_table_of_two_writers_is_what_both_say() -> Result<()> {
     for seed in 0..SEEDS {
         let tidegate = run(seed).with_context(|| format!("seed {seed}"))?;
         readers::check_kernel(tidegate.local())?;
-        if seed == 0 {
+        // One without a feed that others read: deltalake's shows the dead rows of a file that was removed with its
+        // vector instead of the live ones.
+        if seed == 1 {
             readers::check_python(tidegate.local())?;
         }
     }

@@ -19,7 +19,7 @@ use tidegate_tests::readers;
 
 const TABLE: &str = "raced";
 /// Races where nobody says how many.
-const RACES_DEFAULT: i64 = 12;
+const RACES_DEFAULT: i64 = 8;
 /// Appends of a race.
 const APPENDS: i64 = 2;
 
