@@ -1,11 +1,14 @@
 //! Events that were read and wait for the merge: in memory as they came, and once they exceed their share
 //! of it in temporary files by ranges of the key hash.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use tidegate_change::spec::TableLayout;
-use tidegate_change::{KeyHash, Result};
+use tidegate_change::{Error, KeyHash, Result};
+use tidegate_merge::PayloadColumn;
 
 use crate::event_part::{EventPart, EventSchema};
 use crate::limits::Limits;
@@ -20,6 +23,13 @@ pub(crate) const RANGES: usize = 1 << RANGE_BITS;
 /// The range of a key hash, by its top bits: the order of ranges is that of buckets.
 pub(crate) fn range_of(hash: KeyHash) -> usize {
     usize::try_from(hash.0 >> (u64::BITS - RANGE_BITS)).unwrap_or(0)
+}
+
+/// The ranges of the key hash in which a range of buckets lies.
+fn ranges_of(buckets: &Range<u32>, of: u32) -> Range<usize> {
+    let of = of.max(1) as usize;
+    let first = buckets.start as usize * RANGES / of;
+    first..(buckets.end as usize * RANGES).div_ceil(of)
 }
 
 /// Waiting events.
@@ -229,6 +239,63 @@ impl Backlog {
             .map(without_lacking)
             .collect::<Result<_>>()?;
         Ok(())
+    }
+
+    /// Says which payload columns some source of the batch carries, on whatever node (R-N5).
+    ///
+    /// # Errors
+    /// `INTERNAL` when the events are of another layout.
+    pub(crate) fn settle(&mut self, carried: &[bool]) -> Result<()> {
+        if carried.len() != self.carried.len() {
+            return Err(Error::internal("a plan of another layout than the events"));
+        }
+        self.carried = carried.to_vec();
+        for part in &mut self.parts {
+            for (column, carried) in part.payload.iter_mut().zip(carried) {
+                if !carried {
+                    *column = PayloadColumn::default();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes events from another node.
+    ///
+    /// # Errors
+    /// As [`Self::take`]; `CORRUPT` when the record batch has another schema.
+    pub(crate) fn take_batch(&mut self, batch: &RecordBatch) -> Result<()> {
+        let part = EventSchema::new(&self.layout).to_part(batch, &self.carried)?;
+        self.take(part)
+    }
+
+    /// The events of a range of buckets, of a table of so many.
+    pub(crate) fn batches(
+        &self,
+        buckets: Range<u32>,
+        of: u32,
+    ) -> impl Iterator<Item = Result<RecordBatch>> + '_ {
+        let reader = self.reader();
+        let schema = EventSchema::new(&self.layout);
+        let wanted = ranges_of(&buckets, of);
+        let own = move |part: EventPart| -> Result<Option<RecordBatch>> {
+            let wanted = (0u32..).zip(&part.hashes);
+            let wanted = wanted.filter(|(_, hash)| buckets.contains(&hash.bucket(of).0));
+            let events: Vec<u32> = wanted.map(|(event, _)| event).collect();
+            Ok(match events.len() {
+                0 => None,
+                all if all == part.len() => Some(schema.to_batch(&part)?),
+                _ => Some(schema.to_batch(&part.take(&events)?)?),
+            })
+        };
+        let spilled = self.ranges.iter().enumerate();
+        let spilled = spilled.filter(move |(range, _)| wanted.contains(range));
+        let spilled = spilled.flat_map(|(_, batches)| batches);
+        let spilled = spilled.map(move |batch| reader.load(batch));
+        let held = self.parts.iter().map(|part| Ok(part.clone()));
+        spilled
+            .chain(held)
+            .filter_map(move |part| part.and_then(&own).transpose())
     }
 
     /// Which payload columns some source carries (R-N5).

@@ -116,7 +116,11 @@ impl Condensing {
         self.rejects.extend(rejects);
         let greatest = slice::accepted_max(table, rules, &grouped, &condensed.rejects)?;
         self.max_sequence = self.max_sequence.take().max(greatest);
-        if let (None, Some(key)) = (&self.tie_example, condensed.tie_example) {
+        // What tells rows apart without keys never shows.
+        let tie_example = condensed
+            .tie_example
+            .filter(|_| table.layout.position.is_none());
+        if let (None, Some(key)) = (&self.tie_example, tie_example) {
             self.tie_example = Some(slice::key_json(table, &grouped, key)?);
         }
         let survivors = grouped.events().take(&condensed.survivors)?;
