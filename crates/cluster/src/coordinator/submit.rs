@@ -304,6 +304,7 @@ impl Coordinator {
     ) -> Result<Manifest> {
         let work = Work {
             root: open.log.root().clone(),
+            location: open.table.location.clone(),
             resolved: resolved_spec(&open.table.name, &snapshot)?,
             snapshot,
             attempt: self.attempt_id(open.attempt),
