@@ -15,7 +15,7 @@ use tidegate_delta::names;
 use tidegate_merge::{MergeMode, MergeRules};
 
 use crate::merging::Merged;
-use crate::part::{FeedDecision, FeedOutline, MergePart, PartialManifest};
+use crate::part::{FeedDecision, FeedOutline, MergePart, PartBatch, PartKind, PartialManifest};
 use crate::part_stage::PartStage;
 use crate::plan::{BatchTable, MergePlan, Numbers, PhaseMeans};
 use crate::progress::{
@@ -88,8 +88,10 @@ impl Composer {
             self.merged = own;
             return Ok(());
         }
-        while let Some(batch) = part.next_batch().await? {
-            self.merged.take_batch(batch).await?;
+        for kind in PartKind::ALL {
+            while let Some(rows) = part.next_batch(kind).await? {
+                self.merged.take_batch(PartBatch { kind, rows }).await?;
+            }
         }
         for changes in part.merged.output.feed.take_each() {
             self.merged.output.feed.push(changes?)?;

@@ -1,7 +1,5 @@
 //! One batch on one table in one process: all phases, one after the other, on all sources and buckets.
 
-use std::sync::Arc;
-
 use tidegate_change::spec::ResolvedSpec;
 use tidegate_change::{Code, Result, TableSpec};
 use tidegate_decode::DecodePlan;
@@ -22,22 +20,12 @@ use crate::work::{Manifest, Work};
 /// What the batch breaks (`NULL_KEY`, `INVALID_VALUE`, …), failures of storage; `STORAGE_FULL` or
 /// `RESOURCE_EXHAUSTED` when it exceeds its limits.
 pub async fn execute(work: &Work) -> Result<Manifest> {
-    let context = BatchContext {
-        root: work.root.clone(),
-        snapshot: Arc::clone(&work.snapshot),
-        attempt: work.attempt,
-        now_ms: work.now_ms,
-        sources: work
-            .sources
-            .iter()
-            .map(|s| s.name.as_str().into())
-            .collect(),
-    };
+    let context = BatchContext::of(work);
     let means = PhaseMeans {
         limits: work.limits.clone(),
         observer: work.observer.clone(),
     };
-    let (mut part, settled) = read_all(work, &context, &means)?;
+    let (mut part, settled) = read_all(work, &means)?;
     let mut table = BatchTable::open(&context, &settled, COMPOSER)?;
     if work.rebuild_index {
         table.rebuild_index(&means).await?;
@@ -56,18 +44,14 @@ pub async fn execute(work: &Work) -> Result<Manifest> {
 }
 
 /// Reads all sources until their columns are known.
-fn read_all(
-    work: &Work,
-    context: &BatchContext,
-    means: &PhaseMeans,
-) -> Result<(ReadPart, Settled)> {
+fn read_all(work: &Work, means: &PhaseMeans) -> Result<(ReadPart, Settled)> {
     let sources = (0u32..).zip(&work.sources);
     let sources: Vec<NumberedSource<'_>> = sources
         .map(|(number, source)| NumberedSource { number, source })
         .collect();
     let mut spec = ReadSpec::new(work.resolved.clone(), &work.snapshot);
     loop {
-        let mut part = read(context, &spec, &sources, means)?;
+        let mut part = read(work.attempt, &spec, &sources, means)?;
         match settle(&spec, std::mem::take(&mut part.summaries))? {
             Settlement::ReadAgain(next) => spec = *next,
             Settlement::Settled(settled) => return Ok((part, *settled)),

@@ -87,6 +87,17 @@ impl KeptBatches {
         self.spilled.iter().map(SpilledBatch::load).chain(held)
     }
 
+    /// One of the batches by its number; None behind the last.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub(crate) fn get(&self, number: usize) -> Result<Option<RecordBatch>> {
+        match self.spilled.get(number) {
+            Some(batch) => batch.load().map(Some),
+            None => Ok(self.held.get(number - self.spilled.len()).cloned()),
+        }
+    }
+
     /// Takes all batches, one by one, in order.
     pub(crate) fn take_each(&mut self) -> impl Iterator<Item = Result<RecordBatch>> + use<> {
         self.rows = 0;

@@ -36,17 +36,10 @@ pub struct MergePart {
     pub(crate) merged: Merged,
     /// Whether the rules ask for change rows.
     pub(crate) wants_feed: bool,
-    rest: Rest,
-}
-
-/// What of a part was not sent yet.
-#[derive(Debug, Default)]
-enum Rest {
-    #[default]
-    All,
-    Dead(BTreeSet<Arc<str>>),
-    Places(Changes),
-    Rejects,
+    /// Files whose dead rows were not given yet; None before the first.
+    dead_paths: Option<BTreeSet<Arc<str>>>,
+    /// Index changes that were not given yet; None before the first.
+    changes: Option<Changes>,
 }
 
 /// The small rest of a part, for the node that composes.
@@ -126,13 +119,19 @@ pub fn decide_feed(outlines: &[FeedOutline]) -> FeedDecision {
     }
 }
 
+impl PartKind {
+    /// All kinds, in the order in which parts are sent.
+    pub const ALL: [Self; 3] = [Self::DeadRows, Self::Places, Self::Rejects];
+}
+
 impl MergePart {
     pub(crate) fn new(table: BatchTable, merged: Merged, wants_feed: bool) -> Self {
         Self {
             table,
             merged,
             wants_feed,
-            rest: Rest::All,
+            dead_paths: None,
+            changes: None,
         }
     }
 
@@ -151,45 +150,32 @@ impl MergePart {
         self.merged.output.finish_feed(&view, decision).await
     }
 
-    /// The next rows of the part, of bounded size; None at the end.
+    /// The next rows of a kind, of bounded size; None behind the last. Rows are given once.
     ///
     /// # Errors
     /// What the disk says.
-    pub async fn next_batch(&mut self) -> Result<Option<PartBatch>> {
-        loop {
-            self.rest = match std::mem::take(&mut self.rest) {
-                Rest::All => Rest::Dead(self.merged.output.dead.paths()),
-                Rest::Dead(mut paths) => match self.dead_rows(&mut paths)? {
-                    Some(rows) => {
-                        self.rest = Rest::Dead(paths);
-                        return Ok(Some(PartBatch {
-                            kind: PartKind::DeadRows,
-                            rows,
-                        }));
-                    }
-                    None => Rest::Places(self.merged.output.take_run().into_changes().await?),
-                },
-                Rest::Places(mut changes) => {
-                    let next = changes.next().await?;
-                    if next.is_empty() {
-                        Rest::Rejects
-                    } else {
-                        self.rest = Rest::Places(changes);
-                        return Ok(Some(PartBatch {
-                            kind: PartKind::Places,
-                            rows: places_batch(&next)?,
-                        }));
-                    }
+    pub async fn next_batch(&mut self, kind: PartKind) -> Result<Option<RecordBatch>> {
+        match kind {
+            PartKind::DeadRows => {
+                let all = || self.merged.output.dead.paths();
+                let mut paths = self.dead_paths.take().unwrap_or_else(all);
+                let rows = self.dead_rows(&mut paths)?;
+                self.dead_paths = Some(paths);
+                Ok(rows)
+            }
+            PartKind::Places => {
+                let mut changes = match self.changes.take() {
+                    Some(changes) => changes,
+                    None => self.merged.output.take_run().into_changes().await?,
+                };
+                let next = changes.next().await?;
+                self.changes = Some(changes);
+                match next.is_empty() {
+                    true => Ok(None),
+                    false => places_batch(&next).map(Some),
                 }
-                Rest::Rejects => {
-                    self.rest = Rest::Rejects;
-                    let next = self.merged.rejects.pop()?;
-                    return Ok(next.map(|rows| PartBatch {
-                        kind: PartKind::Rejects,
-                        rows,
-                    }));
-                }
-            };
+            }
+            PartKind::Rejects => self.merged.rejects.pop(),
         }
     }
 

@@ -22,6 +22,7 @@ use crate::retention;
 use crate::settle::{Settled, known_or_empty};
 use crate::spill::SpillDirectory;
 use crate::table::{Attempt, TableView};
+use crate::work::Work;
 
 /// Number of the owner that composes, and of the only one of an embedded batch.
 pub const COMPOSER: u32 = 0;
@@ -41,6 +42,21 @@ pub struct BatchContext {
     pub now_ms: i64,
     /// Names of all sources of the batch, by number.
     pub sources: Vec<Arc<str>>,
+}
+
+impl BatchContext {
+    /// The context of a batch that this node coordinates.
+    #[must_use]
+    pub fn of(work: &Work) -> Self {
+        let names = work.sources.iter().map(|source| source.name.as_str());
+        Self {
+            root: work.root.clone(),
+            snapshot: Arc::clone(&work.snapshot),
+            attempt: work.attempt,
+            now_ms: work.now_ms,
+            sources: names.map(Arc::from).collect(),
+        }
+    }
 }
 
 /// What a node gives to a phase.

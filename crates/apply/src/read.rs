@@ -12,10 +12,9 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
-use tidegate_change::Error;
-use tidegate_change::Result;
 use tidegate_change::sequence::SequenceEncoder;
 use tidegate_change::spec::TableLayout;
+use tidegate_change::{AttemptId, Error, Result};
 use tidegate_decode::{Chunk, Chunks, DecodePlan, Findings, Input, evolve, open};
 
 use crate::backlog::{Backlog, Cursor};
@@ -24,7 +23,7 @@ use crate::classify::Classifier;
 use crate::event_part::EventPart;
 use crate::kept_batches::KeptBatches;
 use crate::observer::Progressing;
-use crate::plan::{BatchContext, PhaseMeans, ReadSpec};
+use crate::plan::{PhaseMeans, ReadSpec};
 use crate::reject;
 use crate::spill::SpillDirectory;
 use crate::summary::ReadSummary;
@@ -55,12 +54,12 @@ pub struct ReadPart {
 /// `TRUNCATE_REFUSED`, files that cannot be read or contradict their format; `STORAGE_FULL` and
 /// `RESOURCE_EXHAUSTED` where the events exceed memory.
 pub fn read(
-    context: &BatchContext,
+    attempt: AttemptId,
     spec: &ReadSpec,
     sources: &[NumberedSource<'_>],
     means: &PhaseMeans,
 ) -> Result<ReadPart> {
-    let directory = SpillDirectory::new(&means.limits, context.attempt);
+    let directory = SpillDirectory::new(&means.limits, attempt);
     let plan = DecodePlan::new(&spec.resolved)?;
     // The layout does not resolve while columns that it names are still to be inferred.
     let layout = spec.resolved.layout().ok();
@@ -133,9 +132,12 @@ impl ReadPart {
         self.backlog.as_ref().map_or(0, Backlog::events)
     }
 
-    /// The quarantined events, as record batches of bounded size.
-    pub fn rejects(&self) -> impl Iterator<Item = Result<RecordBatch>> + '_ {
-        self.rejects.each()
+    /// Some of the quarantined events, as a record batch of bounded size; None behind the last.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn reject(&self, number: usize) -> Result<Option<RecordBatch>> {
+        self.rejects.get(number)
     }
 
     /// Takes the quarantined events out, as record batches of bounded size.

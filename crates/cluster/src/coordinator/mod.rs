@@ -40,6 +40,7 @@ use crate::metadata::{
 };
 use crate::workers::{Stores, Workers};
 
+pub(crate) use snapshots::SnapshotCache;
 pub use submit::BatchRequest;
 
 /// What a coordinator works with.
@@ -83,7 +84,7 @@ pub struct Coordinator {
     parts: CoordinatorParts,
     options: CoordinatorOptions,
     epoch: Epoch,
-    snapshots: snapshots::SnapshotCache,
+    snapshots: SnapshotCache,
     locks: Mutex<BTreeMap<TableId, Arc<tokio::sync::Mutex<()>>>>,
 }
 
@@ -104,7 +105,7 @@ impl Coordinator {
                 "the log grants no more nodes",
             ));
         };
-        let snapshots = snapshots::SnapshotCache::default();
+        let snapshots = SnapshotCache::default();
         Ok(Self {
             parts,
             options,

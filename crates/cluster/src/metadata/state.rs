@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_change::{AttemptId, BatchId, Code, Digest, Error, TableVersion, WriterId};
 
 use super::refusal::Refusal;
+use crate::placement::Placement;
 
 /// Id of a table: the UUID of its Delta metadata.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -348,6 +349,9 @@ pub struct State {
     pub removed: BTreeSet<NodeId>,
     /// Current epochs.
     pub epochs: BTreeMap<NodeId, BTreeMap<Role, u64>>,
+    /// The workers.
+    #[serde(default)]
+    pub placement: Placement,
     /// Tables by id.
     pub tables: BTreeMap<TableId, Arc<TableState>>,
     /// Ids by name.
@@ -365,6 +369,7 @@ impl State {
             members: BTreeSet::new(),
             removed: BTreeSet::new(),
             epochs: BTreeMap::new(),
+            placement: Placement::default(),
             tables: BTreeMap::new(),
             names: BTreeMap::new(),
         }
