@@ -15,7 +15,7 @@
 //!
 //! Decisions are those of the `merge` crate; this one moves data. Every file carries the attempt's name and
 //! nothing is visible before the commit. Memory is bounded by [`Limits`], whatever the batch (invariant 7).
-//! How the phases go to several machines: `DESIGN-phases.md`.
+//! How the phases go to several machines: ARCHITECTURE.md, "A batch over several workers".
 
 pub mod limits;
 pub mod observer;

@@ -11,13 +11,13 @@ use arrow_flight::decode::FlightRecordBatchStream;
 use arrow_flight::encode::{DictionaryHandling, FlightDataEncoderBuilder};
 use arrow_flight::error::FlightError;
 use futures::stream::BoxStream;
-use futures::{Stream, StreamExt, TryStreamExt};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use tidegate_change::{Code, Error, Result};
 use tidegate_rpc::status::status_of;
 use tonic::Status;
 
 use crate::worker::grpc::lost_or_decided;
-use crate::worker::{CallError, Fetch, Rows};
+use crate::worker::{CallError, Called, Fetch, Rows};
 
 /// Bytes of rows in a message, about.
 pub const MESSAGE_BYTES: usize = 1 << 20;
@@ -47,6 +47,20 @@ pub fn fetch_of(ticket: &[u8]) -> Result<Option<Fetch>> {
     serde_json::from_slice(json)
         .map(Some)
         .map_err(|e| Error::new(Code::InvalidArgument, "a ticket cannot be read").with_source(e))
+}
+
+/// Rows in batches of about the size of a message, so that no more are on their way than are taken.
+pub fn cut(rows: Rows) -> Rows {
+    let pieces = rows.map_ok(|batch| {
+        let pieces = batch.get_array_memory_size().div_ceil(MESSAGE_BYTES).max(1);
+        let step = batch.num_rows().div_ceil(pieces).max(1);
+        let starts = (0..batch.num_rows()).step_by(step);
+        let pieces: Vec<Called<RecordBatch>> = starts
+            .map(|start| Ok(batch.slice(start, step.min(batch.num_rows() - start))))
+            .collect();
+        stream::iter(pieces)
+    });
+    pieces.try_flatten().boxed()
 }
 
 /// Rows as messages.
@@ -87,11 +101,9 @@ fn broken(error: FlightError) -> CallError {
 mod tests {
     use std::sync::Arc;
 
+    use super::*;
     use arrow::array::{ArrayRef, StringDictionaryBuilder, UInt64Array};
     use arrow::datatypes::UInt32Type;
-    use futures::stream;
-
-    use super::*;
 
     fn batch(first: u64, rows: u64) -> RecordBatch {
         let numbers: ArrayRef = Arc::new(UInt64Array::from_iter_values(first..first + rows));
@@ -108,7 +120,7 @@ mod tests {
     async fn rows_come_as_they_went_in_messages_of_bounded_size() {
         let sent = vec![batch(0, 10), batch(10, 400_000), batch(7, 1)];
         let rows = stream::iter(sent.clone().into_iter().map(Ok)).boxed();
-        let messages: Vec<_> = encode(rows).unwrap().collect().await;
+        let messages: Vec<_> = encode(cut(rows)).unwrap().collect().await;
         for message in &messages {
             let bytes = message.as_ref().unwrap().data_body.len();
             assert!(bytes <= 2 * MESSAGE_BYTES, "{bytes}");
@@ -128,6 +140,7 @@ mod tests {
         assert_eq!(all(&came), all(&sent));
         assert_eq!(came[0].schema(), sent[0].schema());
         assert_eq!(came[0], sent[0]);
+        assert!(came.len() > 6, "the large batch comes in pieces");
     }
 
     #[tokio::test]

@@ -9,7 +9,7 @@ use tidegate_change::{Code, Error, Result};
 
 use super::{Beat, PlacedWorker, Placement, Registry};
 use crate::consensus::Consensus;
-use crate::metadata::{Drain, Entry, NodeId, Outcome, Place};
+use crate::metadata::{ClusterId, Drain, Entry, NodeId, Outcome, Place};
 
 /// Who leads the metadata group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,9 @@ pub trait MetadataView: Debug + Send + Sync {
 
     /// The placement as this node has it, which may lag behind.
     fn placement(&self) -> Placement;
+
+    /// The group, once the node belongs to one.
+    fn cluster(&self) -> Option<ClusterId>;
 }
 
 /// Keeps the placement.
@@ -61,6 +64,12 @@ impl PlacementKeeper {
     #[must_use]
     pub fn leader(&self) -> LeaderAt {
         self.view.leader()
+    }
+
+    /// The group, once this node belongs to one.
+    #[must_use]
+    pub fn cluster(&self) -> Option<ClusterId> {
+        self.view.cluster()
     }
 
     /// Hears a worker; returns the placement's epoch, which the worker must know before it works.

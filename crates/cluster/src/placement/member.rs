@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use tidegate_change::Result;
 
 use super::{LeaderAt, MetadataView, Placement, Placements};
+use crate::metadata::ClusterId;
 use crate::metadata::replicated::Member;
 
 impl MetadataView for Member {
@@ -23,6 +24,10 @@ impl MetadataView for Member {
 
     fn placement(&self) -> Placement {
         self.with_state(|state| state.placement.clone())
+    }
+
+    fn cluster(&self) -> Option<ClusterId> {
+        Self::cluster(self)
     }
 }
 

@@ -16,13 +16,16 @@ use tokio::runtime::Handle;
 use super::RemoteParts;
 use super::sharing::owners_count;
 use crate::metadata::{NodeId, TableId};
-use crate::placement::{Placement, Seat, owners};
+use crate::placement::{Placement, Seat, owners, rank};
 use crate::worker::{CallError, Called, TableAt, WorkToken, WorkerLink};
 
 /// Workers that an attempt may lose before it gives up.
 const LOSSES_MAX: usize = 64;
 /// Parts of the memory of a batch that this node reads with, and composes with.
 const PHASES_AT_ONCE: u64 = 2;
+
+/// What ranks workers for batches that are worth only some of them, beside the slots of buckets.
+const WHOLE_TABLE: u32 = u32::MAX;
 
 /// An attempt on its way over several workers.
 #[derive(Debug)]
@@ -160,34 +163,28 @@ impl<'a> Attempt<'a> {
         Ok(seats)
     }
 
-    /// The owners of some buckets among the workers that may be asked.
+    /// So many of the workers that may be asked: those that the table's id ranks first, so that small batches
+    /// of many tables go to different ones.
+    pub(super) fn some_seats(&self, count: usize) -> Result<Vec<Seat>> {
+        let mut seats = self.seats()?;
+        if count < seats.len() {
+            let table = &self.table.table;
+            seats.sort_by_cached_key(|seat| rank(table, WHOLE_TABLE, seat.node));
+            seats.truncate(count);
+        }
+        Ok(seats)
+    }
+
+    /// The owners of some buckets, so many at most.
     pub(super) fn owners_of(
         &self,
         wanted: &[Range<u32>],
         owners_max: usize,
     ) -> Result<Vec<(Seat, Vec<Range<u32>>)>> {
-        let seats: BTreeMap<NodeId, Seat> = self
-            .seats()?
-            .into_iter()
-            .map(|seat| (seat.node, seat))
-            .collect();
-        let buckets = self.buckets();
-        let table = &self.table.table;
-        let mut workers: BTreeSet<NodeId> = seats.keys().copied().collect();
-        if owners_max < workers.len() {
-            // Those that own the beginning of the table would own all small batches: the table's id decides.
-            let mut ranked: Vec<(tidegate_change::Digest, NodeId)> = workers
-                .iter()
-                .map(|node| (crate::placement::rank(table, u32::MAX, *node), *node))
-                .collect();
-            ranked.sort_unstable();
-            workers = ranked
-                .into_iter()
-                .take(owners_max)
-                .map(|(_, node)| node)
-                .collect();
-        }
-        let owned = owners(table, buckets, wanted, &workers);
+        let seats = self.some_seats(owners_max)?.into_iter();
+        let seats: BTreeMap<NodeId, Seat> = seats.map(|seat| (seat.node, seat)).collect();
+        let workers = seats.keys().copied().collect();
+        let owned = owners(&self.table.table, self.buckets(), wanted, &workers);
         let seated = owned
             .into_iter()
             .filter_map(|(node, ranges)| Some((seats.get(&node)?.clone(), ranges)));
@@ -324,6 +321,12 @@ impl Drop for Attempt<'_> {
             threads.spawn(call);
         }
     }
+}
+
+/// How many of so many workers a batch is worth.
+pub(super) fn workers_worth(work: &Work, owner_bytes: u64, workers: usize) -> usize {
+    let bytes = work.sources.iter().map(|source| bytes_of(&source.input));
+    owners_count(bytes.sum(), owner_bytes, workers)
 }
 
 /// Bytes of a source, as it is stored; 0 where it does not tell.

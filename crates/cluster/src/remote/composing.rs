@@ -29,7 +29,10 @@ impl Attempt<'_> {
         if self.work.rebuild_index {
             table.rebuild_index(&self.means).await?;
         }
-        let owners_max = self.owners_max(settled.carries)?;
+        let owners_max = match settled.carries {
+            true => 1,
+            false => self.workers_max()?,
+        };
         let plan = Arc::new(MergePlan::new(&table, settled).await?);
         let merging = Merging {
             table: &table,

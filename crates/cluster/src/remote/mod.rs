@@ -29,7 +29,7 @@ use tidegate_change::{Code, Error, Result};
 use crate::placement::Placements;
 use crate::worker::{Worker, WorkerLinks};
 use crate::workers::Workers;
-use attempt::Attempt;
+use attempt::{Attempt, workers_worth};
 
 /// Bytes of sources for which it pays to have one more owner, where nobody says otherwise.
 pub const OWNER_BYTES_DEFAULT: u64 = 8 << 20;
@@ -75,7 +75,10 @@ impl Workers for RemoteWorkers {
             return Err(Error::new(Code::Unavailable, "the cluster has no worker")
                 .with_hint("start a node with role worker, or end the drain of one"));
         }
-        if seats.iter().all(|seat| seat.node == own) {
+        let is_small = workers_worth(&work, self.parts.owner_bytes, seats.len()) == 1;
+        let works = seats.iter().any(|seat| seat.node == own);
+        if works && (is_small || seats.len() == 1) {
+            // The same phases, without a way between them.
             return tidegate_apply::execute(&work).await;
         }
         let attempt = Attempt::new(&self.parts, &work, placement);

@@ -107,7 +107,10 @@ impl Attempt<'_> {
         }
         let mut shares: Vec<_> = match anywhere.is_empty() {
             true => Vec::new(),
-            false => shared_out(&anywhere, &self.seats()?).into_iter().collect(),
+            false => {
+                let seats = self.some_seats(self.workers_max()?)?;
+                shared_out(&anywhere, &seats).into_iter().collect()
+            }
         };
         if !here.is_empty() {
             shares.push((self.here(), here));

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use futures::{StreamExt, stream};
+use futures::{StreamExt, TryStreamExt, stream};
 use tidegate_apply::Limits;
 use tidegate_apply::phases::{
     BatchContext, BucketSet, EventCursor, NumberedSource, PartKind, PartialManifest, PhaseMeans,
@@ -37,6 +37,7 @@ use session::{HeldMerge, Session};
 
 use crate::coordinator::SnapshotCache;
 use crate::metadata::NodeId;
+use crate::shuffle;
 use crate::workers::Stores;
 
 /// Attempts that a worker holds something for at one time.
@@ -72,6 +73,7 @@ pub struct Worker {
     known_epoch: AtomicU64,
     sessions: Mutex<BTreeMap<AttemptId, Arc<Session>>>,
     snapshots: SnapshotCache,
+    rows_sent: Arc<AtomicU64>,
 }
 
 impl Worker {
@@ -91,6 +93,7 @@ impl Worker {
             known_epoch: AtomicU64::new(0),
             sessions: Mutex::default(),
             snapshots: SnapshotCache::default(),
+            rows_sent: Arc::default(),
         }
     }
 
@@ -115,6 +118,12 @@ impl Worker {
     #[must_use]
     pub fn sessions_count(&self) -> usize {
         self.with_sessions(|sessions| sessions.len())
+    }
+
+    /// Rows that others have fetched, or are about to take, since the process began.
+    #[must_use]
+    pub fn rows_sent(&self) -> u64 {
+        self.rows_sent.load(Ordering::Relaxed)
     }
 
     fn means(&self, watcher: Watcher) -> PhaseMeans {
@@ -261,7 +270,12 @@ impl WorkerLink for Worker {
     }
 
     async fn fetch(&self, fetch: Fetch) -> Called<Rows> {
-        self.rows_of(&fetch)
+        let sent = Arc::clone(&self.rows_sent);
+        let rows = shuffle::cut(self.rows_of(&fetch)?);
+        let counted = rows.inspect_ok(move |rows| {
+            sent.fetch_add(rows.num_rows() as u64, Ordering::Relaxed);
+        });
+        Ok(counted.boxed())
     }
 
     async fn finish(&self, order: FinishOrder) -> Called<PartialManifest> {

@@ -18,31 +18,28 @@ use crate::placement::{Beat, LeaderAt, PlacementKeeper, Seat};
 #[derive(Clone, Debug)]
 pub struct PlacementEndpoint {
     keeper: Arc<PlacementKeeper>,
-    cluster: Option<ClusterId>,
 }
 
 /// The service that hears workers, for a server to add. Workers of another group are refused.
 #[must_use]
 pub fn placement_service(
     keeper: Arc<PlacementKeeper>,
-    cluster: Option<ClusterId>,
 ) -> PlacementServiceServer<PlacementEndpoint> {
-    PlacementServiceServer::new(PlacementEndpoint { keeper, cluster })
+    PlacementServiceServer::new(PlacementEndpoint { keeper })
 }
 
-impl PlacementEndpoint {
-    fn require_cluster(&self, named: &str) -> Result<()> {
-        let Some(own) = self.cluster.filter(|_| !named.is_empty()) else {
-            return Ok(());
-        };
-        let named: ClusterId = named.parse()?;
-        match named == own {
-            true => Ok(()),
-            false => Err(Error::new(
-                Code::InvalidArgument,
-                format!("a worker of cluster {named} called one of cluster {own}"),
-            )),
-        }
+/// Refuses a worker of another group.
+fn require_cluster(own: Option<ClusterId>, named: &str) -> Result<()> {
+    let Some(own) = own.filter(|_| !named.is_empty()) else {
+        return Ok(());
+    };
+    let named: ClusterId = named.parse()?;
+    match named == own {
+        true => Ok(()),
+        false => Err(Error::new(
+            Code::InvalidArgument,
+            format!("a worker of cluster {named} called one of cluster {own}"),
+        )),
     }
 }
 
@@ -53,8 +50,8 @@ impl PlacementService for PlacementEndpoint {
         request: Request<HeartbeatRequest>,
     ) -> Result<Response<HeartbeatResponse>, Status> {
         let request = request.into_inner();
-        self.require_cluster(&request.cluster_id)
-            .map_err(|e| status_of(&e))?;
+        let cluster = self.keeper.cluster();
+        require_cluster(cluster, &request.cluster_id).map_err(|e| status_of(&e))?;
         match self.keeper.leader() {
             LeaderAt::Here => {}
             LeaderAt::Endpoint(endpoint) => return Err(not_leader(Some(&endpoint))),
@@ -69,7 +66,10 @@ impl PlacementService for PlacementEndpoint {
         };
         let heard = self.keeper.hear(beat).await;
         let placement_epoch = heard.map_err(|e| status_of(&e))?;
-        Ok(Response::new(HeartbeatResponse { placement_epoch }))
+        Ok(Response::new(HeartbeatResponse {
+            placement_epoch,
+            cluster_id: cluster.map(|id| id.to_string()).unwrap_or_default(),
+        }))
     }
 }
 
@@ -79,7 +79,8 @@ pub struct BeatClient {
     links: Arc<GrpcLinks>,
     peers: Vec<String>,
     seat: Seat,
-    cluster: Option<ClusterId>,
+    /// The group that it works for, once one has answered.
+    cluster: String,
     /// Who led when it was last heard.
     leader: Option<String>,
     next: usize,
@@ -88,20 +89,21 @@ pub struct BeatClient {
 impl BeatClient {
     /// A client that asks those peers for the leader.
     #[must_use]
-    pub fn new(
-        links: Arc<GrpcLinks>,
-        peers: Vec<String>,
-        seat: Seat,
-        cluster: Option<ClusterId>,
-    ) -> Self {
+    pub fn new(links: Arc<GrpcLinks>, peers: Vec<String>, seat: Seat) -> Self {
         Self {
             links,
             peers,
             seat,
-            cluster,
+            cluster: String::new(),
             leader: None,
             next: 0,
         }
+    }
+
+    /// Asks another peer next time: this one does not answer.
+    pub fn give_up(&mut self) {
+        self.leader = None;
+        self.next += 1;
     }
 
     /// One sign of life; returns the epoch that the worker must know. Whoever does not answer is not asked
@@ -120,7 +122,7 @@ impl BeatClient {
         let channel = self.links.channel(&endpoint);
         let channel = channel.map_err(super::CallError::into_error)?;
         let request = HeartbeatRequest {
-            cluster_id: self.cluster.map(|id| id.to_string()).unwrap_or_default(),
+            cluster_id: self.cluster.clone(),
             seat: Some(seat_to(&self.seat)),
             is_draining,
         };
@@ -129,12 +131,14 @@ impl BeatClient {
             .await
         {
             Ok(answer) => {
+                let answer = answer.into_inner();
                 self.leader = Some(endpoint);
-                Ok(answer.into_inner().placement_epoch)
+                self.cluster = answer.cluster_id;
+                Ok(answer.placement_epoch)
             }
             Err(status) => {
+                self.give_up();
                 self.leader = leader_of(&status);
-                self.next += 1;
                 Err(error_of(&status))
             }
         }
