@@ -5,6 +5,7 @@
 //! - [`rust_source`]: just enough of Rust's syntax to check the style of the sources.
 //! - [`harness`]: what a test asks of Tidegate; [`binary`] answers it by the command line, [`embedded`] in
 //!   this process, [`served`] by the command line against a node.
+//! - [`cluster`]: nodes as real processes that a test may kill; [`ledger`]: a stream of batches through that.
 //! - [`case`]: the scenario cases of `tests/cases`.
 //! - [`value`]: JSON values in a canonical, typed form, so that rows compare as bags.
 //! - [`readers`]: other readers of Delta tables against Tidegate; [`kernel`] is one of them.
@@ -14,11 +15,13 @@
 pub mod binary;
 pub mod capture;
 pub mod case;
+pub mod cluster;
 pub mod csv;
 pub mod difference;
 pub mod embedded;
 pub mod harness;
 pub mod kernel;
+pub mod ledger;
 pub mod postgres;
 pub mod readers;
 pub mod rust_source;

@@ -88,7 +88,7 @@ impl FlightService for FlightEndpoint {
         &self,
         _request: Request<Criteria>,
     ) -> Result<Response<Self::ListFlightsStream>, Status> {
-        let flights = get::flights(&self.serving);
+        let flights = get::flights(&self.serving).await;
         flights.map(Response::new).map_err(|e| status_of(&e))
     }
 

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use tidegate_change::{Code, Error, Result};
+use tidegate_cluster::metadata::replicated::transport::grpc::GrpcTransport;
+use tidegate_cluster::metadata::replicated::{MemberOptions, NewDirectory};
 use tokio::sync::{Semaphore, watch};
 
 use crate::batches::Batches;
 use crate::config::Config;
 use crate::embedded::{Embedded, OpenOptions};
+use crate::group::{Admission, Channels, Elsewhere};
 use crate::spool::Spool;
 use crate::threads::WorkThreads;
 
@@ -23,6 +26,8 @@ pub(crate) struct Serving {
     pub(crate) config: Arc<Config>,
     /// How others reach this node.
     pub(crate) endpoint: String,
+    /// Who belongs to the cluster, and the way to them.
+    pub(crate) elsewhere: Elsewhere,
     stops: Arc<watch::Sender<bool>>,
 }
 
@@ -31,9 +36,22 @@ impl Serving {
         config: Config,
         options: OpenOptions,
         endpoint: String,
+        channels: Channels,
     ) -> Result<Self> {
-        let embedded = Arc::new(Embedded::open(&config.data, options).await?);
+        let options = OpenOptions {
+            lake: config.lake.clone().or(options.lake),
+            ..options
+        };
+        let embedded = match config.is_clustered() {
+            false => Embedded::open(&config.data, options).await?,
+            true => {
+                let member = member_options(&config, &options, &channels);
+                Embedded::open_member(&config.data, options, &member).await?
+            }
+        };
+        let embedded = Arc::new(embedded);
         let threads = Arc::new(WorkThreads::start()?);
+        let admission = Admission::new(Arc::clone(embedded.member()));
         Ok(Self {
             batches: Batches::new(Arc::clone(&embedded), Arc::clone(&threads), &config.limits),
             spool: Spool::new(embedded.spool(), config.limits.spool_bytes.0),
@@ -42,6 +60,10 @@ impl Serving {
             threads,
             config: Arc::new(config),
             endpoint,
+            elsewhere: Elsewhere {
+                admission,
+                channels,
+            },
             stops: Arc::default(),
         })
     }
@@ -62,5 +84,18 @@ impl Serving {
     /// What those hear who wait while the node stops.
     pub(crate) fn stopping() -> Error {
         Error::new(Code::Unavailable, "the node stops")
+    }
+}
+
+/// How the log of a node of several is opened: a new one waits until it is taken in, or founds.
+fn member_options(config: &Config, options: &OpenOptions, channels: &Channels) -> MemberOptions {
+    let transport = Arc::new(GrpcTransport::new(channels.transport_options()));
+    let new = NewDirectory::Join { cluster: None };
+    MemberOptions {
+        wait_lock: options.wait_lock,
+        step_hook: options.step_hook.clone(),
+        heartbeat: config.cluster.heartbeat.duration(),
+        election: config.cluster.election.duration(),
+        ..MemberOptions::new(Arc::clone(&options.random), transport, new)
     }
 }
