@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tidegate_change::clock::{Clock, SystemClock};
 use tidegate_change::{Error, TableSpec, TableVersion, json};
-use tidegate_cluster::Workers;
+use tidegate_cluster::{LocalWorkers, Workers};
 use tidegate_query::{ChangesStart, FeedBounds, ReadOptions, Rows, stream_changes};
 use tidegate_server::{ApplyOptions, Embedded, OpenOptions, Reader, SourceArgument};
 use tokio::runtime::{Builder, Runtime};
@@ -81,7 +81,7 @@ impl InProcess {
     /// # Errors
     /// As [`Self::new`].
     pub fn with_memory(memory_bytes: u64) -> anyhow::Result<Self> {
-        Self::with_workers(memory_bytes, |_| Ok(OpenOptions::default().workers))
+        Self::with_workers(memory_bytes, |_| Ok(Arc::new(LocalWorkers)))
     }
 
     /// The same, with batches that are executed by the workers that are made for the directory.

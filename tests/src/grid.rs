@@ -290,9 +290,10 @@ impl Placements for SetPlacements {
         let mut placements = self.0.subscribe();
         let newer = placements
             .wait_for(|placement| placement.epoch > epoch)
-            .await;
+            .await
+            .map(|placement| placement.clone());
         match newer {
-            Ok(placement) => placement.clone(),
+            Ok(placement) => placement,
             Err(_) => std::future::pending().await,
         }
     }

@@ -6,6 +6,7 @@
 //! - [`harness`]: what a test asks of Tidegate; [`binary`] answers it by the command line, [`embedded`] in
 //!   this process, [`served`] by the command line against a node.
 //! - [`grid`]: workers on ports of this machine, and what may happen to them.
+//! - [`cluster`]: nodes as real processes that a test may kill; [`ledger`]: a stream of batches through that.
 //! - [`case`]: the scenario cases of `tests/cases`.
 //! - [`keyed_events`]: random events of one table, and what a plain fold makes of them.
 //! - [`value`]: JSON values in a canonical, typed form, so that rows compare as bags.
@@ -16,6 +17,7 @@
 pub mod binary;
 pub mod capture;
 pub mod case;
+pub mod cluster;
 pub mod csv;
 pub mod difference;
 pub mod embedded;
@@ -23,6 +25,7 @@ pub mod grid;
 pub mod harness;
 pub mod kernel;
 pub mod keyed_events;
+pub mod ledger;
 pub mod postgres;
 pub mod readers;
 pub mod rust_source;

@@ -273,6 +273,10 @@ pub struct TableState {
     pub watermark: Watermark,
     /// Whether it takes writes.
     pub status: TableStatus,
+    /// The coordinator that creates the table, or drops it: nobody else goes on with that while its epoch
+    /// is current.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Epoch>,
 }
 
 impl TableState {
@@ -297,6 +301,7 @@ impl TableState {
             offsets: BTreeMap::new(),
             watermark: Watermark::default(),
             status: TableStatus::Active,
+            owner: None,
         }
     }
 

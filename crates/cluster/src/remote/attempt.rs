@@ -196,18 +196,10 @@ impl<'a> Attempt<'a> {
         self.work.resolved.spec.buckets.count()
     }
 
-    /// Owners of the batch.
-    pub(super) fn owners_max(&self, carries: bool) -> Result<usize> {
-        if carries {
-            return Ok(1);
-        }
-        let bytes = self
-            .work
-            .sources
-            .iter()
-            .map(|source| bytes_of(&source.input));
+    /// Workers that the batch is worth.
+    pub(super) fn workers_max(&self) -> Result<usize> {
         let workers = self.seats()?.len();
-        Ok(owners_count(bytes.sum(), self.parts.owner_bytes, workers))
+        Ok(workers_worth(self.work, self.parts.owner_bytes, workers))
     }
 
     fn lost_seats(&self) -> Vec<Seat> {

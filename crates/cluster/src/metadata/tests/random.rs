@@ -31,6 +31,7 @@ fn entry(dice: &mut Dice, state: &State) -> Entry {
             table: id.clone(),
             name: id.0.clone(),
             location: id.0,
+            epoch: None,
         }),
         2..5 => Entry::OpenAttempt(OpenAttempt {
             table: id,
