@@ -20,7 +20,7 @@ use crate::worker::grpc::lost_or_decided;
 use crate::worker::{CallError, Called, Fetch, Rows};
 
 /// Bytes of rows in a message, about.
-pub const MESSAGE_BYTES: usize = 1 << 20;
+pub const MESSAGE_BYTES: usize = 512 << 10;
 /// Bytes of a message at most: one with a single row may be larger than the rest.
 pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
 /// How a ticket of this module begins; those of the public interface begin with a brace.

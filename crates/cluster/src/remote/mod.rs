@@ -16,8 +16,6 @@ mod composing;
 mod merging;
 mod reading;
 mod sharing;
-#[cfg(test)]
-mod tests;
 
 use std::sync::Arc;
 

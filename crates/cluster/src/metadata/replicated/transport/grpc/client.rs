@@ -25,6 +25,11 @@ use crate::metadata::replicated::transport::{
 };
 use crate::metadata::replicated::types::Peer;
 
+/// Bytes of an answer that another node may send ahead.
+const STREAM_WINDOW_BYTES: u32 = 1 << 20;
+/// Bytes of all answers of a connection that another node may send ahead.
+const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
+
 /// How to call other members.
 #[derive(Clone, Debug)]
 pub struct GrpcOptions {
@@ -116,6 +121,8 @@ impl GrpcOptions {
         let mut endpoint = Endpoint::from_shared(endpoint.to_owned())?
             .connect_timeout(self.connect_timeout)
             .tcp_nodelay(true)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .http2_keep_alive_interval(self.keep_alive)
             .keep_alive_timeout(self.keep_alive_timeout)
             .keep_alive_while_idle(true);
