@@ -8,6 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tidegate_change::clock::{Clock, SystemClock};
 use tidegate_change::{Error, TableSpec, TableVersion, json};
+use tidegate_cluster::{LocalWorkers, Workers};
 use tidegate_query::{ChangesStart, FeedBounds, ReadOptions, Rows, stream_changes};
 use tidegate_server::{ApplyOptions, Embedded, OpenOptions, Reader, SourceArgument};
 use tokio::runtime::{Builder, Runtime};
@@ -80,7 +81,19 @@ impl InProcess {
     /// # Errors
     /// As [`Self::new`].
     pub fn with_memory(memory_bytes: u64) -> anyhow::Result<Self> {
+        Self::with_workers(memory_bytes, |_| Ok(Arc::new(LocalWorkers)))
+    }
+
+    /// The same, with batches that are executed by the workers that are made for the directory.
+    ///
+    /// # Errors
+    /// As [`Self::new`], or when the workers cannot be made.
+    pub fn with_workers(
+        memory_bytes: u64,
+        workers: impl FnOnce(&Path) -> anyhow::Result<Arc<dyn Workers>>,
+    ) -> anyhow::Result<Self> {
         let scratch = tempfile::tempdir()?;
+        let data = scratch.path().join("data");
         let clock = Arc::new(SetClock::default());
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
@@ -90,9 +103,9 @@ impl InProcess {
         let options = OpenOptions {
             clock: shared,
             memory_bytes,
-            ..OpenOptions::default()
+            ..OpenOptions::new(workers(&data)?)
         };
-        let embedded = runtime.block_on(Embedded::open(&scratch.path().join("data"), options))?;
+        let embedded = runtime.block_on(Embedded::open(&data, options))?;
         Ok(Self {
             embedded,
             runtime,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tidegate_change::Result;
+use tidegate_rpc::status::is_decided;
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 
@@ -46,13 +47,20 @@ impl Client {
     {
         let mut tries = Tries::new(repeat, self.options.retry_for, self.options.random.as_ref());
         loop {
+            let address = self.address();
             let status = match call(self.connection.channel()).await {
                 Ok(answer) => return Ok(answer),
                 Err(status) => status,
             };
             match tries.next(&status) {
                 Next::Redirect(leader) => self.connection.redirect(&self.options, &leader)?,
-                Next::Again(duration) => pause(duration).await,
+                Next::Again(duration) => {
+                    // A node that decided something lives.
+                    if !is_decided(&status) {
+                        self.connection.leave(&self.options, &address)?;
+                    }
+                    pause(duration).await;
+                }
                 Next::GiveUp => return Err(error_at(&self.address(), &status)),
             }
         }

@@ -27,7 +27,7 @@ impl SourceSet {
                 let path = confined(url, &path, directories)?;
                 set.files.push(SourceFile {
                     name,
-                    input: SourceInput::Path(path),
+                    input: SourceInput::Shared(path),
                     format: *format,
                 });
             }

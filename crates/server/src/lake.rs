@@ -18,6 +18,8 @@ const LAKE_DIRECTORY: &str = "lake";
 #[derive(Clone, Debug)]
 pub struct Lake {
     root: PathBuf,
+    /// Whether other processes write into it too.
+    is_shared: bool,
     store: LocalStore,
     shared: Arc<LocalStore>,
 }
@@ -28,14 +30,31 @@ impl Lake {
     /// # Errors
     /// When the directory's path cannot be told.
     pub fn new(directory: &Path, hook: Option<Arc<dyn StepHook>>) -> Result<Self> {
-        let root = std::path::absolute(directory.join(LAKE_DIRECTORY))
-            .map_err(|e| Error::io(directory.display(), e))?;
+        Self::at(&directory.join(LAKE_DIRECTORY), hook)
+    }
+
+    /// A lake that lies there.
+    ///
+    /// # Errors
+    /// When the directory's path cannot be told.
+    pub fn at(root: &Path, hook: Option<Arc<dyn StepHook>>) -> Result<Self> {
+        let root = std::path::absolute(root).map_err(|e| Error::io(root.display(), e))?;
         let store = LocalStore::new(root.clone()).with_hook(hook);
         Ok(Self {
             root,
+            is_shared: false,
             shared: Arc::new(store.clone()),
             store,
         })
+    }
+
+    /// The same lake, into which other processes write too.
+    #[must_use]
+    pub fn shared(self) -> Self {
+        Self {
+            is_shared: true,
+            ..self
+        }
     }
 
     /// The directory of the tables.
@@ -149,6 +168,10 @@ impl Stores for Lake {
     }
 
     fn remove_temporaries(&self, location: &str) -> Result<u64> {
+        // They may be what another process is writing at this moment.
+        if self.is_shared {
+            return Ok(0);
+        }
         let root = self.open(location)?;
         self.store.remove_temporaries(root.path()).map_err(|e| {
             Error::new(Code::Io, format!("location {location}: cannot be swept")).with_source(e)

@@ -14,6 +14,7 @@ use tidegate_delta::{DeltaLog, TableSnapshot};
 use super::Coordinator;
 use super::answer::stored_answer;
 use super::draft::{CommitDraft, Draft};
+use super::right::LOSSES_MAX;
 use crate::cancellation::Cancellation;
 use crate::metadata::{
     Abort, BatchKey, CommitKind, Entry, OffsetRange, OpenAttempt, Outcome, Prepare, PreparePart,
@@ -103,6 +104,7 @@ impl Coordinator {
         let waiting = async { Ok(lock.lock().await) };
         let _working = request.cancellation.guard(waiting).await?;
         let mut rebuild_index = false;
+        let mut losses_count = 0;
         for _ in 0..TRIES_MAX {
             match self.try_batch(&id, request, rebuild_index).await {
                 Ok(Try::Answered(result)) => return Ok(*result),
@@ -121,7 +123,13 @@ impl Coordinator {
                     }
                     rebuild_index = true;
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    losses_count += 1;
+                    if losses_count > LOSSES_MAX || !self.may_go_on(&id, &error).await? {
+                        return Err(error);
+                    }
+                    tracing::debug!(table = request.table, %error, "a batch is taken up again");
+                }
             }
         }
         let message = format!("table {}: other commits were always first", request.table);
@@ -193,6 +201,7 @@ impl Coordinator {
         table
             .require_active()
             .map_err(|refusal| refusal.into_error(&table.name))?;
+        self.close_leftovers(id, &table).await?;
         self.follow_log(id).await?;
         let table = self.table(id).await?;
         let Some(head) = table.head else {
@@ -200,7 +209,7 @@ impl Coordinator {
         };
         let entry = OpenAttempt {
             table: id.clone(),
-            epoch: self.epoch,
+            epoch: self.epoch().await?,
             kind: CommitKind::Batch,
             batches: vec![request.key.clone()],
             proposed_ms: self.parts.clock.now_ms(),
@@ -304,6 +313,7 @@ impl Coordinator {
     ) -> Result<Manifest> {
         let work = Work {
             root: open.log.root().clone(),
+            location: open.table.location.clone(),
             resolved: resolved_spec(&open.table.name, &snapshot)?,
             snapshot,
             attempt: self.attempt_id(open.attempt),
