@@ -12,7 +12,8 @@ use tidegate_cluster::catalog::Catalog;
 use tidegate_cluster::heads::Heads;
 use tidegate_cluster::metadata::replicated::{Member, MemberOptions};
 use tidegate_cluster::{
-    Consensus, Coordinator, CoordinatorOptions, CoordinatorParts, LocalWorkers, Workers,
+    ConflictCounts, Consensus, Coordinator, CoordinatorOptions, CoordinatorParts, LocalWorkers,
+    Workers,
 };
 use tidegate_delta::store::StepHook;
 use tidegate_expression::check_conditions;
@@ -240,6 +241,12 @@ impl Embedded {
     /// `TABLE_NOT_FOUND`, or what the log says.
     pub async fn history(&self, name: &str, limit: Option<usize>) -> Result<Vec<HistoryLine>> {
         self.current_reader().await?.history(name, limit).await
+    }
+
+    /// How often commits of other engines met those of this process.
+    #[must_use]
+    pub fn conflicts(&self) -> ConflictCounts {
+        self.coordinator.conflicts()
     }
 
     /// A reader of the tables as they are now.

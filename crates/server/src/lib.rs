@@ -47,4 +47,5 @@ pub use reader::Reader;
 pub use source::{LocalFile, SourceArgument, local_files};
 pub use tidegate_apply::{BatchObserver, BatchPhase, BatchProgress};
 pub use tidegate_change::{Error, Result};
+pub use tidegate_cluster::ConflictCounts;
 pub use tidegate_decode::FileFormat;
