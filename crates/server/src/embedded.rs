@@ -22,6 +22,8 @@ use crate::description::{HistoryLine, TableDescription, TableListing};
 use crate::lake::Lake;
 use crate::memory;
 use crate::reader::Reader;
+use crate::spool::Spool;
+use crate::stores::RemoteStores;
 
 /// Directory of log, lock and catalog.
 pub(crate) const RAFT_DIRECTORY: &str = "raft";
@@ -45,6 +47,12 @@ pub struct OpenOptions {
     pub step_hook: Option<Arc<dyn StepHook>>,
     /// Bytes of memory that the data of a batch takes, about; what exceeds it goes to temporary files.
     pub memory_bytes: u64,
+    /// Address of the lake, where it is no local directory; a directory remembers it.
+    pub lake: Option<String>,
+    /// How object stores are reached.
+    pub stores: RemoteStores,
+    /// Make sure that the lake's store is safe also where it was found to be so before.
+    pub probe_lake: bool,
 }
 
 impl Default for OpenOptions {
@@ -64,6 +72,9 @@ impl OpenOptions {
             wait_lock: false,
             step_hook: None,
             memory_bytes: memory::bytes_default(),
+            lake: None,
+            stores: RemoteStores::default(),
+            probe_lake: false,
         }
     }
 }
@@ -76,6 +87,8 @@ pub struct Embedded {
     member: Arc<Member>,
     pub(crate) coordinator: Coordinator,
     pub(crate) options: OpenOptions,
+    /// Input of batches that has to lie on this machine.
+    pub(crate) sources: Spool,
 }
 
 impl Embedded {
@@ -84,7 +97,8 @@ impl Embedded {
     /// # Errors
     /// `DIRECTORY_HELD` when another process has it, or what the disk says.
     pub async fn open(directory: &Path, options: OpenOptions) -> Result<Self> {
-        let lake = Lake::new(directory, options.step_hook.clone())?;
+        let hook = options.step_hook.clone();
+        let lake = Lake::of(directory, options.lake.as_deref(), &options.stores, hook)?;
         let member = Member::open(
             &directory.join(RAFT_DIRECTORY),
             &MemberOptions {
@@ -95,6 +109,8 @@ impl Embedded {
         )
         .await?;
         let member = Arc::new(member);
+        lake.take(directory, options.random.as_ref(), options.probe_lake)
+            .await?;
         let parts = CoordinatorParts {
             consensus: Arc::clone(&member) as Arc<dyn Consensus>,
             workers: Arc::clone(&options.workers),
@@ -112,6 +128,7 @@ impl Embedded {
         };
         let coordinator = Coordinator::start(parts, coordinator_options).await?;
         let embedded = Self {
+            sources: Spool::new(directory.join(SPOOL_DIRECTORY).join("sources"), u64::MAX),
             directory: directory.to_owned(),
             lake,
             member,

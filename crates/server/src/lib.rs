@@ -28,6 +28,7 @@ mod reads;
 mod services;
 mod source;
 mod spool;
+pub mod stores;
 mod threads;
 
 #[cfg(test)]
@@ -41,6 +42,7 @@ pub use lake::Lake;
 pub use node::Node;
 pub use reader::Reader;
 pub use source::{LocalFile, SourceArgument, local_files};
+pub use stores::RemoteStores;
 pub use tidegate_apply::{BatchObserver, BatchPhase, BatchProgress};
 pub use tidegate_change::{Error, Result};
 pub use tidegate_decode::FileFormat;

@@ -61,7 +61,10 @@ fn show(context: &Context, arguments: Arguments) -> Result<()> {
     let effective = Effective {
         endpoint: context.cluster().map(Client::address),
         local: local.display().to_string(),
-        lake: local.join("lake").display().to_string(),
+        lake: match &context.lake {
+            Some(lake) => lake.clone(),
+            None => local.join("lake").display().to_string(),
+        },
         output: context.format.word(),
         wait_lock: context.wait_lock,
         memory: context

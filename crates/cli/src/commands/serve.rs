@@ -87,6 +87,7 @@ pub(crate) fn load(
         listen: options.listen,
         advertise: options.advertise,
         data: context.local_is_named.then(|| context.local.clone()),
+        lake: context.lake.clone(),
         memory: context.memory.map(Bytes),
         roles,
         insecure_dev: options.insecure_dev,

@@ -20,6 +20,8 @@ pub struct Overrides {
     pub advertise: Option<String>,
     /// `--local`
     pub data: Option<PathBuf>,
+    /// `--lake`
+    pub lake: Option<String>,
     /// `--memory`
     pub memory: Option<Bytes>,
     /// `--roles`
@@ -48,6 +50,7 @@ impl Config {
         config.advertise = flags.advertise.or(config.advertise);
         config.data = flags.data.unwrap_or(config.data);
         config.roles = flags.roles.unwrap_or(config.roles);
+        config.lake = flags.lake.or(config.lake);
         config.memory = flags.memory.or(config.memory);
         config.insecure_dev |= flags.insecure_dev;
         config.validate()?;

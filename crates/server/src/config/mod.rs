@@ -4,6 +4,7 @@
 
 mod load;
 mod quantity;
+mod stores;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,8 +12,11 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use tidegate_change::{Code, Error, Result};
 
+use crate::stores::Address;
+
 pub use load::{Overrides, VARIABLE_PREFIX};
 pub use quantity::{Bytes, Span};
+pub use stores::{Azure, Gcs, S3, SecretPlace, Stores};
 
 /// Longest drain; a supervisor that stops a node waits no longer than ten seconds.
 const DRAIN_MS_MAX: u64 = 9_000;
@@ -44,6 +48,10 @@ pub struct Config {
     pub sources: Sources,
     /// Encryption.
     pub tls: Tls,
+    /// Address of the lake, `s3://bucket/prefix`; the directory `lake` below `data` without it.
+    pub lake: Option<String>,
+    /// How object stores are reached.
+    pub stores: Stores,
 }
 
 impl Default for Config {
@@ -60,6 +68,8 @@ impl Default for Config {
             keep_alive: KeepAlive::default(),
             sources: Sources::default(),
             tls: Tls::default(),
+            lake: None,
+            stores: Stores::default(),
         }
     }
 }
@@ -155,6 +165,8 @@ impl Default for KeepAlive {
 pub struct Sources {
     /// Directories below which `file://` addresses are opened.
     pub directories: Vec<PathBuf>,
+    /// Addresses of buckets and prefixes, `s3://bucket/prefix`, below which objects are opened.
+    pub prefixes: Vec<String>,
 }
 
 /// Encryption; off where no certificate is given.
@@ -203,6 +215,12 @@ impl Config {
         }
         if self.drain.ms() > DRAIN_MS_MAX {
             return Err(invalid("drain", "must be at most 9s"));
+        }
+        if let Some(lake) = &self.lake {
+            Address::parse(lake).map_err(|e| e.context("lake"))?;
+        }
+        for prefix in &self.sources.prefixes {
+            Address::parse(prefix).map_err(|e| e.context("sources.prefixes"))?;
         }
         match &self.advertise {
             Some(text) if !text.starts_with("http://") && !text.starts_with("https://") => {

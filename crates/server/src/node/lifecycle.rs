@@ -14,6 +14,7 @@ use super::router::{router, set_stopping};
 use super::serving::Serving;
 use crate::config::Config;
 use crate::embedded::OpenOptions;
+use crate::stores::RemoteStores;
 
 /// What batches that were asked to stop may still take, and calls to be answered.
 const LAST_CALL: Duration = Duration::from_millis(700);
@@ -45,6 +46,9 @@ impl Node {
         let memory_bytes = config.memory.map_or(options.memory_bytes, |bytes| bytes.0);
         let options = OpenOptions {
             memory_bytes,
+            lake: config.lake.clone().or(options.lake),
+            stores: RemoteStores::new(config.stores.clone()),
+            probe_lake: true,
             ..options
         };
         let listen = config.listen;

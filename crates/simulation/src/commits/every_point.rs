@@ -345,7 +345,8 @@ fn adopted(world: &World) -> Result<SimulatedLog, String> {
 /// Starts a node on the log and brings the way to its end; then everything must be as if nothing had come.
 fn finish(world: &mut World, log: &SimulatedLog) -> Result<(), String> {
     let consensus: Arc<dyn Consensus> = Arc::new(log.clone());
-    for node in [OTHER, NODE] {
+    // A node that ended comes first: what it had open is closed when it starts.
+    for node in [NODE, OTHER] {
         let parts = parts_of(world, Arc::clone(&consensus), node);
         let start = async move {
             let coordinator = Coordinator::start(parts, CoordinatorOptions::default()).await?;

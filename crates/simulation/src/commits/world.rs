@@ -30,6 +30,9 @@ const POLLS_MAX: usize = 20_000;
 /// Starts and submissions within which everything must be well once the faults have ended.
 const CALM_TRIES: usize = 8;
 
+/// Name of the event that leaves an old process behind.
+const ZOMBIE: &str = "node: started while its old process goes on";
+
 /// What a task is made of: nothing runs unless it is polled.
 pub(super) type Running = Pin<Box<dyn Future<Output = Done> + Send>>;
 
@@ -154,6 +157,11 @@ impl World {
         let clients = self.clients.hits().into_iter();
         let clients = clients.map(|(name, n)| (name.to_owned(), n));
         store.chain(named).chain(clients).collect()
+    }
+
+    /// Whether a node was started while its old process went on.
+    pub(super) fn has_zombies(&self) -> bool {
+        self.hits.contains_key(ZOMBIE)
     }
 
     fn hit(&mut self, name: &'static str) {

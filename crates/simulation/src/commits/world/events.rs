@@ -7,7 +7,7 @@ use tidegate_change::TableVersion;
 use tidegate_delta::{DeltaLog, TableRoot, names};
 
 use super::clients::What;
-use super::{World, drive, told};
+use super::{World, ZOMBIE, drive, told};
 use crate::commits::ledger::TABLE;
 
 /// Jumps of the clock, milliseconds.
@@ -37,7 +37,7 @@ impl World {
         }
         if self.happens(events.zombie) {
             let node = self.dice.below(self.nodes.len());
-            self.restart(node, "node: started while its old process goes on");
+            self.restart(node, ZOMBIE);
         }
         if self.happens(events.clock) {
             let jump = *self.dice.pick(&JUMPS_MS);
