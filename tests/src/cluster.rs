@@ -129,7 +129,11 @@ impl Cluster {
     /// # Errors
     /// When it does not run.
     pub fn kill(&mut self, number: usize) -> Result<()> {
-        let mut child = self.process(number)?.child.take().context("it does not run")?;
+        let mut child = self
+            .process(number)?
+            .child
+            .take()
+            .context("it does not run")?;
         child.kill()?;
         child.wait()?;
         Ok(())
@@ -149,7 +153,11 @@ impl Cluster {
     /// # Errors
     /// When it does not run, or does not end.
     pub fn wait_for_end(&mut self, number: usize) -> Result<Option<i32>> {
-        let mut child = self.process(number)?.child.take().context("it does not run")?;
+        let mut child = self
+            .process(number)?
+            .child
+            .take()
+            .context("it does not run")?;
         for _ in 0..PATIENCE.as_millis() / LOOK.as_millis() {
             if let Some(status) = child.try_wait()? {
                 return Ok(status.code());

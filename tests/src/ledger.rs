@@ -168,16 +168,21 @@ async fn insist(clients: &[Client], file: &Path, number: u64) -> Result<(BatchRe
                 }
             }
         }
-        tokio::time::sleep(PAUSE).await;
+        rest().await;
     }
     anyhow::bail!("batch {number} does not come in")
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test's pace")]
+async fn rest() {
+    tokio::time::sleep(PAUSE).await;
 }
 
 async fn submit(client: &Client, address: &str, number: u64) -> Result<BatchResult, Error> {
     let sources = [address.to_owned()];
     let batch = client.submit(TABLE, &sources, &options(number)).await?;
     client
-        .wait_for_batch(TABLE, &batch.batch_id, Some(TRY), |_| {})
+        .follow_batch(TABLE, &batch.batch_id, Some(TRY), |_| {})
         .await
 }
 
@@ -210,7 +215,10 @@ fn check_versions(client: &Binary, acknowledged: &[Acknowledged]) -> Result<()> 
     let mut versions: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     let mut all = BTreeSet::new();
     for line in &history {
-        let version = line.get("version").and_then(Value::as_u64).context("no version")?;
+        let version = line
+            .get("version")
+            .and_then(Value::as_u64)
+            .context("no version")?;
         all.insert(version);
         if let Some(id) = line.get("batch_id").and_then(Value::as_str) {
             versions.entry(id.to_owned()).or_default().push(version);
@@ -249,7 +257,9 @@ fn check_order(acknowledged: &[Acknowledged]) -> Result<()> {
 
 /// The counters hold the newest batch, and every batch has its own row.
 fn check_rows(client: &Binary, acknowledged: &[Acknowledged]) -> Result<()> {
-    let printed = client.run(&["read", TABLE, "-o", "jsonl"]).map_err(refused)?;
+    let printed = client
+        .run(&["read", TABLE, "-o", "jsonl"])
+        .map_err(refused)?;
     let text = String::from_utf8(printed)?;
     let mut found = BTreeMap::new();
     for line in text.lines() {

@@ -8,8 +8,8 @@ use tidegate_delta::actions::Action;
 use tidegate_delta::{DeltaLog, TableDefinition};
 
 use super::draft::Draft;
-use super::submit::{OpenTry, Progress, resolved_spec};
 use super::right::LOSSES_MAX;
+use super::submit::{OpenTry, Progress, resolved_spec};
 use super::{Coordinator, removal};
 use crate::metadata::{
     CommitKind, CreateTable, DropStage, DropTable, Entry, OpenAttempt, Outcome, Refusal, State,
@@ -167,7 +167,12 @@ impl Coordinator {
     }
 
     /// Makes a table one that is being dropped, by this coordinator and nobody else.
-    pub(super) async fn begin_drop(&self, id: &TableId, name: &str, keep_files: bool) -> Result<()> {
+    pub(super) async fn begin_drop(
+        &self,
+        id: &TableId,
+        name: &str,
+        keep_files: bool,
+    ) -> Result<()> {
         let epoch = Some(self.epoch().await?);
         let entry = DropTable {
             table: id.clone(),

@@ -209,10 +209,7 @@ mod tests {
             table.owner = Some(epoch(2, 10));
         });
         assert_eq!(duties(&state, &[1]), Duties::default());
-        assert_eq!(
-            duties(&state, &[2]).revoked,
-            BTreeSet::from([NodeId(2)])
-        );
+        assert_eq!(duties(&state, &[2]).revoked, BTreeSet::from([NodeId(2)]));
         change(&mut state, |table| table.owner = None);
         assert_eq!(duties(&state, &[]).tables, BTreeSet::from([id()]));
     }

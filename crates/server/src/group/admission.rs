@@ -112,8 +112,8 @@ impl Admission {
     }
 
     fn require_cluster(&self) -> Result<ClusterId> {
-        self.member.cluster().ok_or_else(|| {
-            Error::new(Code::Unavailable, "this node belongs to no cluster yet")
-        })
+        self.member
+            .cluster()
+            .ok_or_else(|| Error::new(Code::Unavailable, "this node belongs to no cluster yet"))
     }
 }

@@ -68,7 +68,11 @@ impl Channels {
             .http2_keep_alive_interval(KEEP_ALIVE)
             .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
             .keep_alive_while_idle(true);
-        if let Some(tls) = self.tls.as_ref().filter(|_| endpoint.starts_with("https://")) {
+        if let Some(tls) = self
+            .tls
+            .as_ref()
+            .filter(|_| endpoint.starts_with("https://"))
+        {
             made = made.tls_config(tls.clone()).map_err(invalid)?;
         }
         let channel = made.connect_lazy();

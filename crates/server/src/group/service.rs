@@ -4,9 +4,7 @@ use tidegate_change::{Code, Error, Result};
 use tidegate_cluster::metadata::{ClusterId, NodeId};
 use tidegate_rpc::internal::group_service_client::GroupServiceClient;
 use tidegate_rpc::internal::group_service_server::{GroupService, GroupServiceServer};
-use tidegate_rpc::internal::{
-    IdentifyRequest, IdentifyResponse, JoinRequest, JoinResponse,
-};
+use tidegate_rpc::internal::{IdentifyRequest, IdentifyResponse, JoinRequest, JoinResponse};
 use tidegate_rpc::status::{error_of, leader_of, not_leader, status_of};
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};

@@ -89,7 +89,9 @@ fn contradiction(own: &Own, peers: &[Peer]) -> Option<String> {
             twin.endpoint, own.node
         ));
     }
-    let known = peers.iter().find_map(|peer| Some((peer, cluster_of(peer)?)));
+    let known = peers
+        .iter()
+        .find_map(|peer| Some((peer, cluster_of(peer)?)));
     let (first, cluster) = match (own.cluster, known) {
         (Some(cluster), _) => (format!("this node's directory ({})", own.endpoint), cluster),
         (None, Some((peer, cluster))) => (peer.endpoint.clone(), cluster),

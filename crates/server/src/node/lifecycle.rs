@@ -222,7 +222,9 @@ fn serve(
         router
             .serve_with_incoming_shutdown(incoming, stopped)
             .await
-            .map_err(|e| Error::new(tidegate_change::Code::Io, "the listener failed").with_source(e))
+            .map_err(|e| {
+                Error::new(tidegate_change::Code::Io, "the listener failed").with_source(e)
+            })
     });
     (stop_listening, server)
 }

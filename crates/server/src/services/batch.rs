@@ -211,7 +211,10 @@ impl OpenBatch {
 /// without a record is left of an earlier process, and nobody runs it.
 fn runner_of(table: &TableState, batch: &BatchId, own: NodeId) -> Option<(NodeId, bool)> {
     let holds = |attempt: &Attempt| attempt.batches.iter().any(|key| key.id == *batch);
-    let prepared = table.pending.as_ref().map(|pending| &pending.opened.attempt);
+    let prepared = table
+        .pending
+        .as_ref()
+        .map(|pending| &pending.opened.attempt);
     if let Some(attempt) = prepared.filter(|attempt| holds(attempt)) {
         return Some((attempt.epoch.node, true));
     }

@@ -43,7 +43,10 @@ impl ClusterApi {
             node
         });
         v1::GetClusterStatusResponse {
-            cluster_id: member.cluster().map(|id| id.to_string()).unwrap_or_default(),
+            cluster_id: member
+                .cluster()
+                .map(|id| id.to_string())
+                .unwrap_or_default(),
             leader_node_id: status.leader.map(|leader| leader.0),
             term: status.term,
             applied_index: status.applied_index,

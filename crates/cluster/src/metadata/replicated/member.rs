@@ -290,9 +290,7 @@ impl Member {
         let request = Request::Propose(to_bytes("an entry", entry)?);
         let call = self.links.call(leader.0, &leader.1, request);
         let Some(answer) = self.while_led_by(leader.0, call).await else {
-            return Err(no_answer(
-                "the leader changed, or did not answer in time",
-            ));
+            return Err(no_answer("the leader changed, or did not answer in time"));
         };
         match answer {
             Ok(Response::Applied { index, outcome }) => Ok(Some(Applied {
