@@ -9,7 +9,8 @@ use tempfile::TempDir;
 use tidegate_change::clock::{Clock, SystemClock};
 use tidegate_change::{Error, TableSpec, TableVersion, json};
 use tidegate_query::{ChangesStart, FeedBounds, ReadOptions, Rows, stream_changes};
-use tidegate_server::{ApplyOptions, Embedded, OpenOptions, Reader, SourceArgument};
+use tidegate_server::config::Stores;
+use tidegate_server::{ApplyOptions, Embedded, OpenOptions, Reader, RemoteStores, SourceArgument};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::harness::{Answer, EventFile, FeedRequest, Harness, Refusal};
@@ -80,6 +81,25 @@ impl InProcess {
     /// # Errors
     /// As [`Self::new`].
     pub fn with_memory(memory_bytes: u64) -> anyhow::Result<Self> {
+        Self::with_options(OpenOptions {
+            memory_bytes,
+            ..OpenOptions::default()
+        })
+    }
+
+    /// The library on an empty directory whose lake is in an object store.
+    ///
+    /// # Errors
+    /// As [`Self::new`], and what is wrong with the store.
+    pub fn in_lake(address: &str, stores: Stores) -> anyhow::Result<Self> {
+        Self::with_options(OpenOptions {
+            lake: Some(address.to_owned()),
+            stores: RemoteStores::new(stores),
+            ..OpenOptions::default()
+        })
+    }
+
+    fn with_options(options: OpenOptions) -> anyhow::Result<Self> {
         let scratch = tempfile::tempdir()?;
         let clock = Arc::new(SetClock::default());
         let runtime = Builder::new_multi_thread()
@@ -89,8 +109,7 @@ impl InProcess {
         let shared: Arc<dyn Clock> = Arc::<SetClock>::clone(&clock);
         let options = OpenOptions {
             clock: shared,
-            memory_bytes,
-            ..OpenOptions::default()
+            ..options
         };
         let embedded = runtime.block_on(Embedded::open(&scratch.path().join("data"), options))?;
         Ok(Self {

@@ -8,6 +8,7 @@
 //! - [`case`]: the scenario cases of `tests/cases`.
 //! - [`value`]: JSON values in a canonical, typed form, so that rows compare as bags.
 //! - [`readers`]: other readers of Delta tables against Tidegate; [`kernel`] is one of them.
+//! - [`s3`]: object stores to test against.
 //! - [`csv`], [`postgres`]: the dumps of a source database.
 //! - [`capture`], [`difference`]: recorded change streams, and where a stream truly lacks something.
 
@@ -22,6 +23,7 @@ pub mod kernel;
 pub mod postgres;
 pub mod readers;
 pub mod rust_source;
+pub mod s3;
 pub mod served;
 pub mod value;
 pub mod workspace;

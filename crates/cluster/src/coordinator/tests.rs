@@ -4,4 +4,3 @@ mod adoption;
 mod crashes;
 mod races;
 mod support;
-mod toxic;
