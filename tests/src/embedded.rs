@@ -10,7 +10,9 @@ use tidegate_change::clock::{Clock, SystemClock};
 use tidegate_change::{Error, TableSpec, TableVersion, json};
 use tidegate_cluster::{LocalWorkers, Workers};
 use tidegate_query::{ChangesStart, FeedBounds, ReadOptions, Rows, stream_changes};
-use tidegate_server::{ApplyOptions, Embedded, OpenOptions, Reader, SourceArgument};
+use tidegate_server::{
+    ApplyOptions, ConflictCounts, Embedded, OpenOptions, Reader, SourceArgument,
+};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::harness::{Answer, EventFile, FeedRequest, Harness, Refusal};
@@ -112,6 +114,20 @@ impl InProcess {
             clock,
             scratch,
         })
+    }
+
+    /// How often commits of other engines met those of this library.
+    #[must_use]
+    pub fn conflicts(&self) -> ConflictCounts {
+        self.embedded.conflicts()
+    }
+
+    /// Takes a table that lies in the lake, such as a copy of another one.
+    ///
+    /// # Errors
+    /// What refuses it.
+    pub fn adopt(&self, location: &str) -> Answer<String> {
+        Ok(self.runtime.block_on(self.embedded.adopt(location, None))?)
     }
 
     /// The directory that holds the tables.

@@ -168,16 +168,21 @@ async fn insist(clients: &[Client], file: &Path, number: u64) -> Result<(BatchRe
                 }
             }
         }
-        tokio::time::sleep(PAUSE).await;
+        rest().await;
     }
     anyhow::bail!("batch {number} does not come in")
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test's pace")]
+async fn rest() {
+    tokio::time::sleep(PAUSE).await;
 }
 
 async fn submit(client: &Client, address: &str, number: u64) -> Result<BatchResult, Error> {
     let sources = [address.to_owned()];
     let batch = client.submit(TABLE, &sources, &options(number)).await?;
     client
-        .wait_for_batch(TABLE, &batch.batch_id, Some(TRY), |_| {})
+        .follow_batch(TABLE, &batch.batch_id, Some(TRY), |_| {})
         .await
 }
 

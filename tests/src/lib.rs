@@ -11,6 +11,7 @@
 //! - [`keyed_events`]: random events of one table, and what a plain fold makes of them.
 //! - [`value`]: JSON values in a canonical, typed form, so that rows compare as bags.
 //! - [`readers`]: other readers of Delta tables against Tidegate; [`kernel`] is one of them.
+//! - [`foreign`]: other writers of a table: delta_kernel, and one of valid commit files.
 //! - [`csv`], [`postgres`]: the dumps of a source database.
 //! - [`capture`], [`difference`]: recorded change streams, and where a stream truly lacks something.
 
@@ -21,6 +22,7 @@ pub mod cluster;
 pub mod csv;
 pub mod difference;
 pub mod embedded;
+pub mod foreign;
 pub mod grid;
 pub mod harness;
 pub mod kernel;

@@ -2,11 +2,16 @@
 //!
 //! `TIDEGATE_TEST_KILLS=50` kills that many leaders under load and prints how long the stream stood still.
 
+use std::process::Command;
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+use tidegate_tests::binary::Binary;
 use tidegate_tests::cluster::{Cluster, require_refusal};
 use tidegate_tests::harness::{EventFile, Harness};
 use tidegate_tests::ledger::{self, Signals, TABLE, wait_for_progress};
+use tidegate_tests::workspace;
 
 /// Leaders that the gate kills under load.
 const KILLS: usize = 3;
@@ -97,7 +102,7 @@ fn befall(cluster: &mut Cluster, signals: &Signals) -> Result<()> {
     // Fault 5: a leader that is paused and comes back believing that it leads.
     let paused = cluster.leader()?;
     cluster.signal(paused, "-STOP")?;
-    std::thread::sleep(std::time::Duration::from_secs(3));
+    std::thread::sleep(Duration::from_secs(3));
     wait_for_progress(signals, 1)?;
     cluster.signal(paused, "-CONT")?;
     cluster.wait_for_voters(3)?;
@@ -135,6 +140,15 @@ fn befall(cluster: &mut Cluster, signals: &Signals) -> Result<()> {
         &["cluster", "add", &old, "http://127.0.0.1:1"],
         "FENCED",
     )?;
+    wait_for_progress(signals, 3)?;
+    // A node that is removed while it runs stops by itself, and comes back as another.
+    let removed = cluster.node_id(2)?.to_string();
+    cluster.client(1)?.run(&["cluster", "remove", &removed])?;
+    let code = cluster.wait_for_end(2)?;
+    ensure!(code == Some(1), "the removed node ended with {code:?}");
+    cluster.forget_data(2)?;
+    cluster.launch(2)?;
+    cluster.wait_for_voters(3)?;
     wait_for_progress(signals, 3)?;
     Ok(())
 }
@@ -195,5 +209,64 @@ fn a_node_of_another_cluster_is_refused_with_the_reason() -> Result<()> {
     ensure!(code == Some(2), "it ended with {code:?}");
     let said = other.logs();
     ensure!(said.contains("belongs to cluster"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn one_command_runs_a_cluster_on_this_machine_and_ends_it() -> Result<()> {
+    let scratch = tempfile::tempdir()?;
+    let data = scratch.path().join("cluster");
+    let deploy = workspace::root().join("deploy/local");
+    let log = std::fs::File::create(scratch.path().join("said"))?;
+    let mut run = Command::new(deploy.join("run"))
+        .args([
+            "--meta",
+            "3",
+            "--workers",
+            "1",
+            "--port",
+            "19420",
+            "--binary",
+        ])
+        .arg(workspace::binary()?)
+        .arg("--data")
+        .arg(&data)
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .spawn()?;
+    let said = || std::fs::read_to_string(scratch.path().join("said")).unwrap_or_default();
+    let patience = Duration::from_millis(100);
+    let mut looks_left = 600;
+    while !said().contains("endpoints:") && looks_left > 0 && run.try_wait()?.is_none() {
+        std::thread::sleep(patience);
+        looks_left -= 1;
+    }
+    let served = serve_once(&said());
+    let mut stop = Command::new(deploy.join("stop"));
+    let stopped = workspace::output_of(stop.arg("--data").arg(&data));
+    let code = run.wait()?.code();
+    served.with_context(said)?;
+    stopped.with_context(said)?;
+    ensure!(code == Some(0), "it ended with {code:?}: {}", said());
+    let logs = std::fs::read_dir(data.join("logs"))?.count();
+    ensure!(logs == 4, "{logs} logs");
+    Ok(())
+}
+
+/// A batch through a worker's port, which says who takes it, and a read at all endpoints.
+fn serve_once(said: &str) -> Result<()> {
+    let endpoints = said
+        .lines()
+        .find_map(|line| line.strip_prefix("endpoints:"));
+    let endpoints = endpoints.context("it prints no endpoints")?.trim();
+    Binary::against(endpoints)?.create(&ledger::spec())?;
+    let worker = Binary::against("http://127.0.0.1:19520")?;
+    let event = EventFile::json_lines("a.jsonl", [r#"{"id": 1, "seq": 1, "n": 1}"#]);
+    let result = worker.apply(TABLE, "b1", &[event])?;
+    ensure!(result.get("version") == Some(&json!(1)), "{result}");
+    for endpoint in endpoints.split(',') {
+        let rows = Binary::against(endpoint)?.read(TABLE, None)?;
+        ensure!(rows.len() == 1, "{endpoint} shows {rows:?}");
+    }
     Ok(())
 }

@@ -11,7 +11,8 @@
 //! - compose: `composer` joins what all owners did (`part`), `truncation` meets the rows that no event
 //!   names, `retention` purges tombstones, and the actions are put together.
 //!
-//! Where the key index is lost, `index_rebuild` makes it anew before anything is merged.
+//! Where the key index is lost, `index_rebuild` makes it anew before anything is merged. [`integrate`] takes in
+//! what other engines committed (`foreign`).
 //!
 //! Decisions are those of the `merge` crate; this one moves data. Every file carries the attempt's name and
 //! nothing is visible before the commit. Memory is bounded by [`Limits`], whatever the batch (invariant 7).
@@ -32,6 +33,7 @@ mod dead_rows;
 mod engine;
 mod event_part;
 mod files;
+mod foreign;
 mod hot_keys;
 mod index_rebuild;
 mod kept_batches;
@@ -78,6 +80,7 @@ pub mod phases {
 }
 
 pub use engine::{check_supported, execute};
+pub use foreign::{ForeignCounts, ForeignWork, Integration, integrate};
 pub use limits::Limits;
 pub use observer::{BatchObserver, BatchPhase, BatchProgress};
 pub use reject::reject_schema;

@@ -89,6 +89,7 @@ pub(crate) fn rule_reject(code: Code, file: &Arc<str>, place: Place, raw: String
         Code::NullKey => "a key column is NULL",
         Code::NullSequence => "the sequence is NULL",
         Code::AppendOnly => "an update or delete, and the table only takes inserts",
+        Code::InvalidExpression => "a condition of the spec has no result for the event",
         Code::LateBeyondRetention => "older than the purge horizon of deleted keys",
         _ => "breaks a rule of the table",
     };

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use tidegate_change::Result;
-use tidegate_rpc::status::is_decided;
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 
 use crate::connection::Connection;
 use crate::options::ClientOptions;
 use crate::pause::pause;
-use crate::repeat::{Next, Repeat, Tries, error_at};
+use crate::repeat::{Next, Repeat, Tries, error_at, is_lost};
 
 /// Bytes of an answer that is taken: a wide row is one message.
 pub(crate) const ANSWER_BYTES_MAX: usize = 256 << 20;
@@ -55,8 +54,7 @@ impl Client {
             match tries.next(&status) {
                 Next::Redirect(leader) => self.connection.redirect(&self.options, &leader)?,
                 Next::Again(duration) => {
-                    // A node that decided something lives.
-                    if !is_decided(&status) {
+                    if is_lost(&status) {
                         self.connection.leave(&self.options, &address)?;
                     }
                     pause(duration).await;

@@ -24,6 +24,8 @@ pub mod workers;
 
 pub use cancellation::Cancellation;
 pub use consensus::{Applied, Consensus};
-pub use coordinator::{BatchRequest, Coordinator, CoordinatorOptions, CoordinatorParts};
+pub use coordinator::{
+    BatchRequest, ConflictCounts, Coordinator, CoordinatorOptions, CoordinatorParts,
+};
 pub use remote::RemoteWorkers;
 pub use workers::{LocalWorkers, Stores, Workers};

@@ -35,7 +35,7 @@ mod writer;
 
 pub use changes::{Change, Changes};
 pub use entry::{Entry, FileKind, FileOrdinal, FileRef, Located, Location, Presence};
-pub use error::is_damage;
+pub use error::{is_damage, is_said_twice};
 pub use locate::Index;
 pub use manifest::{IndexManifest, RUNS_MAX, RunDescriptor, RunNames};
 pub use rebuild::{KeyRows, Spill, rebuild};

@@ -31,6 +31,7 @@ mod reads;
 mod services;
 mod source;
 mod spool;
+pub mod stores;
 mod threads;
 mod work;
 
@@ -45,6 +46,8 @@ pub use lake::Lake;
 pub use node::{Node, NodeEnd};
 pub use reader::Reader;
 pub use source::{LocalFile, SourceArgument, local_files};
+pub use stores::RemoteStores;
 pub use tidegate_apply::{BatchObserver, BatchPhase, BatchProgress};
 pub use tidegate_change::{Error, Result};
+pub use tidegate_cluster::ConflictCounts;
 pub use tidegate_decode::FileFormat;

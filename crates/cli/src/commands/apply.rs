@@ -213,8 +213,12 @@ async fn one_try(
     }
     tries.take(&batch_id);
     let told = |progress: &v1::BatchProgress| bars.show(progress);
-    let waited = client.wait_for_batch(&arguments.table, &batch_id, arguments.timeout, told);
-    Ok(Ended::Done(Box::new(waited.await?)))
+    let (table, limit) = (&arguments.table, arguments.timeout);
+    let result = match tries.tries_left {
+        0 => client.wait_for_batch(table, &batch_id, limit, told).await,
+        _ => client.follow_batch(table, &batch_id, limit, told).await,
+    };
+    Ok(Ended::Done(Box::new(result?)))
 }
 
 /// What the cluster made of a batch.

@@ -243,7 +243,9 @@ impl Coordinator {
             log: &log,
             attempt: attempt.index,
         };
-        let tried = self.try_schema(&open, operation, actions).await;
+        let tried = self
+            .try_plain(&open, (CommitKind::Schema, operation), actions)
+            .await;
         let tried = match tried {
             Ok(true) => Ok(true),
             tried => open.ended(tried, self.give_up(&open).await),
@@ -251,10 +253,11 @@ impl Coordinator {
         Ok(tried?.then(|| table.next_version()))
     }
 
-    async fn try_schema(
+    /// Commits actions that belong to no batch; false when another commit was first.
+    pub(super) async fn try_plain(
         &self,
         open: &OpenTry<'_>,
-        operation: &'static str,
+        (kind, operation): (CommitKind, &'static str),
         actions: Vec<Action>,
     ) -> Result<bool> {
         let time_ms = self.commit_time(open.table);
@@ -262,7 +265,7 @@ impl Coordinator {
             id: open.id,
             table: open.table,
             attempt: self.attempt_id(open.attempt),
-            kind: CommitKind::Schema,
+            kind,
             batches: &[],
             operation,
             result: None,

@@ -2,6 +2,8 @@
 
 mod adoption;
 mod crashes;
+mod lost_answers;
 mod races;
 mod support;
+mod take_over;
 mod toxic;

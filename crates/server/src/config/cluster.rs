@@ -5,8 +5,8 @@ use tidegate_change::{Code, Error, Result};
 
 use super::{Config, NodeRole, Span, invalid};
 
-/// Heartbeats that fit into the shortest election time: fewer, and one that is late is taken for a death.
-const HEARTBEATS_MIN: u64 = 3;
+/// Heartbeats that fit into the silence before an election: fewer, and one that is late is taken for a death.
+const HEARTBEATS_MIN: u64 = 6;
 
 /// The cluster that a node belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,7 +17,7 @@ pub struct Cluster {
     pub peers: Vec<String>,
     /// Time between two heartbeats of the leader.
     pub heartbeat: Span,
-    /// Silence of the leader after which another is elected: at random between this and twice of it.
+    /// Silence of the leader after which another is elected, at the earliest; at the latest a third later.
     pub election: Span,
     /// Silence of a node after which its unfinished work is taken over.
     pub gone_after: Span,
@@ -28,7 +28,7 @@ impl Default for Cluster {
         Self {
             peers: Vec::new(),
             heartbeat: Span::from_ms(100),
-            election: Span::from_ms(500),
+            election: Span::from_ms(900),
             gone_after: Span::from_ms(3_000),
         }
     }
@@ -83,7 +83,7 @@ impl Config {
         if cluster.heartbeat.ms() == 0
             || cluster.election.ms() < HEARTBEATS_MIN * cluster.heartbeat.ms()
         {
-            let why = "must be at least three times cluster.heartbeat, which is above zero";
+            let why = "must be at least six times cluster.heartbeat, which is above zero";
             return Err(invalid("cluster.election", why));
         }
         if cluster.gone_after.ms() < 2 * cluster.election.ms() {
@@ -139,7 +139,7 @@ mod tests {
             |config| config.cluster.peers = vec!["127.0.0.1:7421".into()],
             |config| config.cluster.peers = vec!["http://host".into()],
             |config| config.cluster.election = Span::from_ms(200),
-            |config| config.cluster.gone_after = Span::from_ms(900),
+            |config| config.cluster.gone_after = Span::from_ms(1_700),
             |config| config.cluster.heartbeat = Span::from_ms(0),
             |config| {
                 config.listen = "0.0.0.0:7420".parse().unwrap();

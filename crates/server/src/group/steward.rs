@@ -98,7 +98,8 @@ impl Steward {
             let peers = self.ask_peers().await;
             match next(&own, &peers) {
                 Step::Stay => {
-                    if self.member().ready(SETTLE_PAUSE).await.is_ok() {
+                    let has_leader = self.member().status().leader.is_some();
+                    if has_leader && self.member().ready(SETTLE_PAUSE).await.is_ok() {
                         return Ok(());
                     }
                     self.require_membership(&own, &peers).await?;

@@ -18,6 +18,7 @@ use super::serving::Serving;
 use crate::config::{Config, NodeRole};
 use crate::embedded::{OpenOptions, lake_of};
 use crate::group::{Channels, Outside, Steward, StewardParts};
+use crate::stores::RemoteStores;
 use crate::threads::WorkThreads;
 use crate::work::{NodeWork, node_without_log, start_keeping};
 
@@ -104,6 +105,9 @@ impl Node {
         let memory_bytes = config.memory.map_or(options.memory_bytes, |bytes| bytes.0);
         let options = OpenOptions {
             memory_bytes,
+            lake: config.lake.clone().or(options.lake),
+            stores: RemoteStores::new(config.stores.clone()),
+            probe_lake: true,
             ..options
         };
         let listen = config.listen;

@@ -28,6 +28,10 @@ const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 /// Bytes of all streams of a connection that a caller may send ahead.
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 
+/// Calls that may be given up before this node looks at them: after a pause of the process these are all
+/// heartbeats of that time, and no attack.
+const RESETS_MAX: usize = 1_024;
+
 /// The services that reflection shows.
 const PUBLIC: [&str; 4] = [
     "tidegate.v1.BatchService",
@@ -145,6 +149,7 @@ fn server(config: &Config) -> Result<Server> {
     let headers = u32::try_from(limits.header_bytes.0).unwrap_or(u32::MAX);
     let server = Server::builder()
         .max_concurrent_streams(limits.streams)
+        .http2_max_pending_accept_reset_streams(Some(RESETS_MAX))
         .http2_max_header_list_size(headers)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)

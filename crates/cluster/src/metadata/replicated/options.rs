@@ -14,8 +14,8 @@ use crate::metadata::ClusterId;
 
 /// Time between two heartbeats of a leader, unless it is set.
 const HEARTBEAT: Duration = Duration::from_millis(100);
-/// Least time without a heartbeat after which a follower stands for election, unless it is set.
-const ELECTION: Duration = Duration::from_millis(500);
+/// Silence of the leader after which another is elected, at the earliest, unless it is set.
+const ELECTION: Duration = Duration::from_millis(900);
 /// Milliseconds that a snapshot may take to be sent and taken in.
 const SNAPSHOT_MS: u64 = 120_000;
 /// Entries of one message; its bytes are bounded too.
@@ -54,8 +54,10 @@ pub struct MemberOptions {
     pub timeout: Duration,
     /// Time between two heartbeats of a leader.
     pub heartbeat: Duration,
-    /// Time without a heartbeat after which a follower stands for election: at random between this and
-    /// twice of it.
+    /// Silence of the leader after which another is elected, at the earliest; at the latest a third later.
+    ///
+    /// openraft counts it in two parts: nobody may be elected while a leader's lease may last, which is its
+    /// greatest election time; then a random election time passes.
     pub election: Duration,
     /// Verify every page of the file when it is opened, not only what is read.
     pub check_integrity: bool,
@@ -110,7 +112,8 @@ impl MemberOptions {
     /// The settings of openraft. A leader that restarts goes on without an election only if it is the
     /// only voter: among several, the others may have committed what its own disk never got.
     pub(super) fn config(&self, is_only_voter: bool) -> Result<Config> {
-        let election = milliseconds(self.election);
+        // Lease and least election time make the whole: twice this, and once.
+        let election = milliseconds(self.election) / 3;
         let config = Config {
             cluster_name: "tidegate".into(),
             heartbeat_interval: milliseconds(self.heartbeat),
@@ -123,7 +126,7 @@ impl MemberOptions {
             snapshot_policy: SnapshotPolicy::LogsSinceLast(self.snapshot_entries.max(1)),
             max_in_snapshot_log_to_keep: self.kept_entries,
             // A leader without a quorum is silent that long, and then tries again.
-            quorum_loss_probe_interval: Some(4 * election),
+            quorum_loss_probe_interval: Some(6 * election),
             enable_pre_vote: Some(true),
             allow_log_reversion: Some(false),
             enable_leader_restore: Some(is_only_voter),
