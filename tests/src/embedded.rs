@@ -10,8 +10,9 @@ use tidegate_change::clock::{Clock, SystemClock};
 use tidegate_change::{Error, TableSpec, TableVersion, json};
 use tidegate_cluster::{LocalWorkers, Workers};
 use tidegate_query::{ChangesStart, FeedBounds, ReadOptions, Rows, stream_changes};
+use tidegate_server::config::Stores;
 use tidegate_server::{
-    ApplyOptions, ConflictCounts, Embedded, OpenOptions, Reader, SourceArgument,
+    ApplyOptions, ConflictCounts, Embedded, OpenOptions, Reader, RemoteStores, SourceArgument,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -94,6 +95,31 @@ impl InProcess {
         memory_bytes: u64,
         workers: impl FnOnce(&Path) -> anyhow::Result<Arc<dyn Workers>>,
     ) -> anyhow::Result<Self> {
+        Self::with_options(|data| {
+            Ok(OpenOptions {
+                memory_bytes,
+                ..OpenOptions::new(workers(data)?)
+            })
+        })
+    }
+
+    /// The library on an empty directory whose lake is in an object store.
+    ///
+    /// # Errors
+    /// As [`Self::new`], and what is wrong with the store.
+    pub fn in_lake(address: &str, stores: Stores) -> anyhow::Result<Self> {
+        Self::with_options(|_| {
+            Ok(OpenOptions {
+                lake: Some(address.to_owned()),
+                stores: RemoteStores::new(stores),
+                ..OpenOptions::default()
+            })
+        })
+    }
+
+    fn with_options(
+        options: impl FnOnce(&Path) -> anyhow::Result<OpenOptions>,
+    ) -> anyhow::Result<Self> {
         let scratch = tempfile::tempdir()?;
         let data = scratch.path().join("data");
         let clock = Arc::new(SetClock::default());
@@ -104,8 +130,7 @@ impl InProcess {
         let shared: Arc<dyn Clock> = Arc::<SetClock>::clone(&clock);
         let options = OpenOptions {
             clock: shared,
-            memory_bytes,
-            ..OpenOptions::new(workers(&data)?)
+            ..options(&data)?
         };
         let embedded = runtime.block_on(Embedded::open(&data, options))?;
         Ok(Self {

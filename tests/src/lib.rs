@@ -12,6 +12,7 @@
 //! - [`value`]: JSON values in a canonical, typed form, so that rows compare as bags.
 //! - [`readers`]: other readers of Delta tables against Tidegate; [`kernel`] is one of them.
 //! - [`foreign`]: other writers of a table: delta_kernel, and one of valid commit files.
+//! - [`s3`]: object stores to test against.
 //! - [`csv`], [`postgres`]: the dumps of a source database.
 //! - [`capture`], [`difference`]: recorded change streams, and where a stream truly lacks something.
 
@@ -31,6 +32,7 @@ pub mod ledger;
 pub mod postgres;
 pub mod readers;
 pub mod rust_source;
+pub mod s3;
 pub mod served;
 pub mod value;
 pub mod workspace;

@@ -44,12 +44,19 @@ const MUST_STRIKE: [&str; 27] = [
 #[test]
 fn nothing_is_lost_and_nothing_doubled() {
     let mut all = Report::default();
+    let mut violations = Vec::new();
     for seed in 0..SEEDS {
         match run(seed) {
             Ok(report) => all.add(&report),
-            Err(violation) => panic!("{violation}"),
+            Err(violation) => violations.push(violation.to_string()),
         }
     }
+    assert!(
+        violations.is_empty(),
+        "{} of {SEEDS} histories break:\n{}",
+        violations.len(),
+        violations.join("\n")
+    );
     println!("{SEEDS} histories: {all}");
     assert!(all.acked > SEEDS * 4, "too little came about: {all}");
     assert!(all.unknown * 5 < all.acked, "too much stays open: {all}");

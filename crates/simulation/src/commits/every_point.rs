@@ -169,18 +169,27 @@ impl fmt::Display for Counts {
 /// Runs every event at every point, with commits in the log or staged.
 ///
 /// # Errors
-/// The first run that ends otherwise than it must, with its point and event.
+/// The runs that end otherwise than they must, with point and event.
 pub fn run_all(inline_bytes_max: usize) -> Result<Counts, String> {
     let labels = points(inline_bytes_max)?;
     let mut counts = Counts::default();
+    let mut broken = Vec::new();
     for (at, label) in labels.iter().enumerate() {
         for event in Event::ALL {
-            let ran = run_one(inline_bytes_max, at, event);
-            ran.map_err(|e| format!("{event:?} at point {at}, {label}: {e}"))?;
-            *counts.runs.entry((crash_point(label), event)).or_default() += 1;
+            match run_one(inline_bytes_max, at, event) {
+                Ok(()) => *counts.runs.entry((crash_point(label), event)).or_default() += 1,
+                Err(what) => broken.push(format!("{event:?} at point {at}, {label}: {what}")),
+            }
         }
     }
-    Ok(counts)
+    match broken.is_empty() {
+        true => Ok(counts),
+        false => Err(format!(
+            "{} runs break:\n{}",
+            broken.len(),
+            broken.join("\n")
+        )),
+    }
 }
 
 fn world(inline_bytes_max: usize) -> Result<World, String> {

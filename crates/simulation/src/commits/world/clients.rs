@@ -291,6 +291,8 @@ impl Clients {
             Kind::Corrupt => code == Code::Corrupt,
             Kind::Invalid => match code {
                 Code::PermissionDenied | Code::NotFound | Code::Expired => true,
+                // A listing that lacks its newest commit.
+                Code::TableNotFound | Code::InvalidVersion => true,
                 Code::Quarantined | Code::ForeignRewrite => appended,
                 _ => false,
             },
