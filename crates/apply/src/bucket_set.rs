@@ -88,6 +88,10 @@ mod tests {
 
     use super::*;
 
+    fn one(first: u32, end: u32, of: u32) -> BucketSet {
+        BucketSet::new(std::slice::from_ref(&(first..end)), of)
+    }
+
     #[test]
     fn sets_of_ranges_part_the_events_of_a_table() {
         let hashes: Vec<KeyHash> = (0..64)
@@ -95,7 +99,7 @@ mod tests {
             .collect();
         for of in [1, 2, 8, 64] {
             let own = BucketSet::new(&[0..of / 4, of / 2..of], of);
-            let other = BucketSet::new(&[of / 4..of / 2], of);
+            let other = one(of / 4, of / 2, of);
             let mut all = own.events(&hashes);
             all.extend(other.events(&hashes));
             all.sort_unstable();
@@ -105,7 +109,7 @@ mod tests {
             }
         }
         // More buckets than ranges: a range is met where one of its buckets is.
-        let few = BucketSet::new(&[5..6], 256);
+        let few = one(5, 6, 256);
         assert!(few.meets_range(1, 64));
         assert!(!few.meets_range(2, 64));
     }
@@ -116,8 +120,8 @@ mod tests {
         let batch = RecordBatch::try_from_iter([("hash", hashes)]).unwrap();
         let rows = |set: &BucketSet| set.pick(batch.clone()).unwrap().map(|own| own.num_rows());
         assert_eq!(rows(&BucketSet::all()), Some(3));
-        assert_eq!(rows(&BucketSet::new(&[0..1], 2)), Some(2));
-        assert_eq!(rows(&BucketSet::new(&[2..3], 4)), Some(1));
-        assert_eq!(rows(&BucketSet::new(&[1..2], 4)), None);
+        assert_eq!(rows(&one(0, 1, 2)), Some(2));
+        assert_eq!(rows(&one(2, 3, 4)), Some(1));
+        assert_eq!(rows(&one(1, 2, 4)), None);
     }
 }

@@ -20,6 +20,10 @@ use crate::work::{Manifest, Work};
 /// What the batch breaks (`NULL_KEY`, `INVALID_VALUE`, …), failures of storage; `STORAGE_FULL` or
 /// `RESOURCE_EXHAUSTED` when it exceeds its limits.
 pub async fn execute(work: &Work) -> Result<Manifest> {
+    Box::pin(run(work)).await
+}
+
+async fn run(work: &Work) -> Result<Manifest> {
     let context = BatchContext::of(work);
     let means = PhaseMeans {
         limits: work.limits.clone(),

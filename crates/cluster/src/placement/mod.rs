@@ -19,6 +19,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::ops::Range;
+use std::slice;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -102,7 +103,7 @@ impl Placement {
     #[must_use]
     pub fn owners(&self, table: &TableId, buckets: u32) -> BTreeMap<NodeId, Vec<Range<u32>>> {
         let workers = self.seats().into_iter().map(|seat| seat.node).collect();
-        owners(table, buckets, &[0..buckets], &workers)
+        owners(table, buckets, slice::from_ref(&(0..buckets)), &workers)
     }
 }
 

@@ -10,6 +10,10 @@ fn table(number: u32) -> TableId {
     TableId(format!("table-{number}"))
 }
 
+fn range(first: u32, end: u32) -> Vec<Range<u32>> {
+    std::iter::once(first..end).collect()
+}
+
 /// The owner of each bucket.
 fn by_bucket(owned: &BTreeMap<NodeId, Vec<Range<u32>>>, buckets: u32) -> Vec<NodeId> {
     let owner = |bucket: u32| {
@@ -35,7 +39,7 @@ fn placed(incarnation: u64) -> PlacedWorker {
 fn every_bucket_has_one_owner_and_owners_are_even() {
     for buckets in [1, 2, 4, 16, 64, 256, 4096] {
         for count in [1, 2, 3, 4, 7] {
-            let owned = owners(&table(0), buckets, &[0..buckets], &workers(0..count));
+            let owned = owners(&table(0), buckets, &range(0, buckets), &workers(0..count));
             let by_bucket = by_bucket(&owned, buckets);
             let slots = buckets.min(SLOTS_MAX) as usize;
             let full = slots.div_ceil(usize::try_from(count).unwrap()) * (buckets as usize / slots);
@@ -45,7 +49,7 @@ fn every_bucket_has_one_owner_and_owners_are_even() {
             }
         }
     }
-    assert!(owners(&table(0), 16, &[0..16], &workers([])).is_empty());
+    assert!(owners(&table(0), 16, &range(0, 16), &workers([])).is_empty());
 }
 
 #[test]
@@ -53,7 +57,7 @@ fn tables_of_one_bucket_are_spread() {
     let nodes = workers(0..4);
     let mut counts: BTreeMap<NodeId, u32> = BTreeMap::new();
     for number in 0..400 {
-        for owner in owners(&table(number), 1, &[0..1], &nodes).into_keys() {
+        for owner in owners(&table(number), 1, &range(0, 1), &nodes).into_keys() {
             *counts.entry(owner).or_default() += 1;
         }
     }
@@ -66,9 +70,9 @@ fn tables_of_one_bucket_are_spread() {
 
 #[test]
 fn few_buckets_move_when_a_worker_goes() {
-    let all = owners(&table(1), 64, &[0..64], &workers(0..4));
+    let all = owners(&table(1), 64, &range(0, 64), &workers(0..4));
     let before = by_bucket(&all, 64);
-    let after = by_bucket(&owners(&table(1), 64, &[0..64], &workers(0..3)), 64);
+    let after = by_bucket(&owners(&table(1), 64, &range(0, 64), &workers(0..3)), 64);
     let lost = before.iter().filter(|owner| **owner == NodeId(3)).count();
     let moved = before.iter().zip(&after).filter(|(a, b)| a != b).count();
     assert!(moved <= lost + 16, "{moved} moved where {lost} were lost");

@@ -82,7 +82,7 @@ impl<'a> Attempt<'a> {
     /// Runs the batch.
     pub(super) async fn run(&self) -> Result<Manifest> {
         let read = self.read_all().await?;
-        self.merge_and_compose(read).await
+        Box::pin(self.merge_and_compose(read)).await
     }
 
     /// Tells all workers that the attempt is over.

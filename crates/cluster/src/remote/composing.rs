@@ -1,5 +1,6 @@
 //! The commit of a batch, composed on this node from what readers and owners handed out.
 
+use std::slice;
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -40,8 +41,8 @@ impl Attempt<'_> {
             spec: &spec,
         };
         let rejects = self.stage_rejects(&merging, &mut readings).await?;
-        let all = [0..self.buckets()];
-        let tasks = self.owner_tasks(&all, owners_max)?;
+        let all = 0..self.buckets();
+        let tasks = self.owner_tasks(slice::from_ref(&all), owners_max)?;
         let mut owners = self.merge(&merging, &mut readings, tasks).await?;
         loop {
             let composer = self.composer(&merging, &rejects, &owners).await?;
