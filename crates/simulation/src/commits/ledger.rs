@@ -60,16 +60,17 @@ impl Raise {
         keys.filter(|key| key % BUCKETS == bucket).collect()
     }
 
-    /// The batch as it is submitted, with the offsets of its place in its source.
+    /// The batch as it is submitted, with the offsets of its place in its source, or without.
     ///
     /// # Errors
     /// When it has no JSON form.
-    pub fn request(&self, source: &str, place: i64) -> Result<BatchRequest> {
+    pub fn request(&self, source: &str, place: Option<i64>) -> Result<BatchRequest> {
         let bytes = json(self)?;
-        let range = OffsetRange {
+        let range = place.map(|place| OffsetRange {
             from: Some(place * OFFSETS_PER_BATCH),
             to: (place + 1) * OFFSETS_PER_BATCH,
-        };
+        });
+        let partition = format!("{source}/0");
         Ok(BatchRequest {
             table: TABLE.into(),
             key: BatchKey {
@@ -83,7 +84,7 @@ impl Raise {
                 input: SourceInput::Bytes(bytes.into()),
                 format: None,
             }],
-            offsets: BTreeMap::from([(format!("{source}/0"), range)]),
+            offsets: range.map(|range| (partition, range)).into_iter().collect(),
             dry_run: false,
             cancellation: Cancellation::default(),
             observer: None,
