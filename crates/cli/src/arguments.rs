@@ -39,8 +39,8 @@ pub(crate) struct GlobalOptions {
         help_heading = "Global options"
     )]
     pub(crate) local: Option<PathBuf>,
-    /// Address of the lake, s3://BUCKET/PREFIX, gs:// or az://, where tables do not lie below DIR/lake; the
-    /// directory remembers it.
+    /// Root of the tables where they do not lie below DIR/lake: an address, s3://BUCKET/PREFIX, gs:// or az://,
+    /// which the directory remembers, or another directory; all nodes of a cluster share it.
     #[arg(
         long,
         global = true,

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use tidegate_apply::{SourceFile, SourceInput};
 use tidegate_change::{Code, Error, Result};
 use tidegate_decode::FileFormat;
 
@@ -59,7 +60,11 @@ impl SourceSet {
             for (name, path) in expand(&path.to_string_lossy())? {
                 // A link below the directory may lead elsewhere.
                 let path = confined(url, &path, directories)?;
-                set.push(name, path, *format);
+                set.files.push(SourceFile {
+                    name,
+                    input: SourceInput::Shared(path),
+                    format: *format,
+                });
             }
         }
         if set.files.is_empty() {

@@ -29,6 +29,8 @@ pub struct Lake {
 enum Place {
     Local {
         root: PathBuf,
+        /// Whether other processes write into it too.
+        is_shared: bool,
         store: LocalStore,
         shared: Arc<LocalStore>,
     },
@@ -46,19 +48,36 @@ impl Lake {
     /// # Errors
     /// When the directory's path cannot be told.
     pub fn new(directory: &Path, hook: Option<Arc<dyn StepHook>>) -> Result<Self> {
-        let root = std::path::absolute(directory.join(LAKE_DIRECTORY))
-            .map_err(|e| Error::io(directory.display(), e))?;
+        Self::at(&directory.join(LAKE_DIRECTORY), hook)
+    }
+
+    /// A lake that lies there.
+    ///
+    /// # Errors
+    /// When the directory's path cannot be told.
+    pub fn at(root: &Path, hook: Option<Arc<dyn StepHook>>) -> Result<Self> {
+        let root = std::path::absolute(root).map_err(|e| Error::io(root.display(), e))?;
         let store = LocalStore::new(root.clone()).with_hook(hook);
         let place = Place::Local {
             root,
+            is_shared: false,
             shared: Arc::new(store.clone()),
             store,
         };
         Ok(Self { place })
     }
 
-    /// The lake that a directory has: the one that it began with, else the given address, else its own
-    /// directory.
+    /// The same lake, into which other processes write too.
+    #[must_use]
+    pub fn shared(mut self) -> Self {
+        if let Place::Local { is_shared, .. } = &mut self.place {
+            *is_shared = true;
+        }
+        self
+    }
+
+    /// The lake that a directory has: the one in a store that it began with, else the given address or
+    /// directory, else its own directory.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for another address than the one that the directory began with, `INVALID_LOCATION`
@@ -70,10 +89,13 @@ impl Lake {
         hook: Option<Arc<dyn StepHook>>,
     ) -> Result<Self> {
         let known = known_address(directory)?;
-        let asked = address
-            .filter(|text| !text.is_empty())
-            .map(Address::parse)
-            .transpose()?;
+        let named = address.filter(|text| !text.is_empty());
+        let asked = match named {
+            Some(text) if text.contains("://") => Some(Address::parse(text)?),
+            // The root is a directory.
+            Some(root) if known.is_none() => return Self::at(Path::new(root), hook),
+            _ => None,
+        };
         let other = |lake: &str| {
             let message = format!(
                 "directory {}: its tables lie in {lake}",
@@ -83,7 +105,9 @@ impl Lake {
                 .with_hint("use another directory for another lake")
         };
         let (address, is_known) = match (known, asked) {
-            (Some(known), Some(asked)) if known != asked => return Err(other(&known.to_string())),
+            (Some(known), asked) if named.is_some() && asked.as_ref() != Some(&known) => {
+                return Err(other(&known.to_string()));
+            }
             (Some(known), _) => (known, true),
             (None, Some(_)) if directory.join(LAKE_DIRECTORY).is_dir() => {
                 return Err(other("its own lake"));
@@ -286,7 +310,13 @@ impl Stores for Lake {
     }
 
     fn remove_temporaries(&self, location: &str) -> Result<u64> {
-        let Place::Local { store, .. } = &self.place else {
+        // They may be what another process is writing at this moment.
+        let Place::Local {
+            store,
+            is_shared: false,
+            ..
+        } = &self.place
+        else {
             return Ok(0);
         };
         let root = self.open(location)?;

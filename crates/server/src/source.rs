@@ -180,7 +180,7 @@ impl SourceSet {
             digest.begin(&file.name);
             match &file.input {
                 SourceInput::Bytes(bytes) => digest.update(bytes),
-                SourceInput::Path(path) => digest
+                SourceInput::Path(path) | SourceInput::Shared(path) => digest
                     .update_from(path, &mut buffer)
                     .map_err(|e| Error::io(path.display(), e))?,
             }

@@ -15,6 +15,7 @@ use tidegate_delta::{DeltaLog, TableSnapshot};
 use super::Coordinator;
 use super::answer::stored_answer;
 use super::draft::{CommitDraft, Draft};
+use super::right::LOSSES_MAX;
 use crate::cancellation::Cancellation;
 use crate::metadata::{
     Abort, BatchKey, CommitKind, Entry, OffsetRange, OpenAttempt, Outcome, Prepare, PreparePart,
@@ -104,6 +105,7 @@ impl Coordinator {
         let waiting = async { Ok(lock.lock().await) };
         let _working = request.cancellation.guard(waiting).await?;
         let mut rebuild_index = false;
+        let mut losses_count = 0;
         for n in 0..TRIES_MAX {
             let asks = n == 0 || !is_on(Mutant::NoDedup);
             match self.try_batch(&id, request, (rebuild_index, asks)).await {
@@ -123,7 +125,13 @@ impl Coordinator {
                     }
                     rebuild_index = true;
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    losses_count += 1;
+                    if losses_count > LOSSES_MAX || !self.may_go_on(&id, &error).await? {
+                        return Err(error);
+                    }
+                    tracing::debug!(table = request.table, %error, "a batch is taken up again");
+                }
             }
         }
         let message = format!("table {}: other commits were always first", request.table);
@@ -197,15 +205,15 @@ impl Coordinator {
         table
             .require_active()
             .map_err(|refusal| refusal.into_error(&table.name))?;
+        self.close_leftovers(id, &table).await?;
         self.follow_log(id).await?;
         let table = self.table(id).await?;
         let Some(head) = table.head else {
             return Err(Refusal::TableUnknown.into_error(&table.name));
         };
-        self.close_leftovers(id, &table).await?;
         let entry = OpenAttempt {
             table: id.clone(),
-            epoch: self.epoch,
+            epoch: self.epoch().await?,
             kind: CommitKind::Batch,
             batches: vec![request.key.clone()],
             proposed_ms: self.parts.clock.now_ms(),
@@ -306,6 +314,7 @@ impl Coordinator {
     ) -> Result<Manifest> {
         let work = Work {
             root: open.log.root().clone(),
+            location: open.table.location.clone(),
             resolved: resolved_spec(&open.table.name, &snapshot)?,
             snapshot,
             attempt: self.attempt_id(open.attempt),
@@ -357,21 +366,6 @@ impl Coordinator {
             Outcome::Refused(refusal) => Err(refusal.into_error(&open.table.name)),
             _ => Err(Error::internal("a commit was not prepared")),
         }
-    }
-
-    /// Closes attempts of this coordinator's own that it does not work on: the answer to their opening was
-    /// lost. It works on a table one attempt at a time, so that none of them is at work.
-    async fn close_leftovers(&self, id: &TableId, table: &TableState) -> Result<()> {
-        let attempts = table.attempts.iter();
-        for (attempt, _) in attempts.filter(|(_, open)| open.epoch == self.epoch) {
-            let entry = Abort {
-                table: id.clone(),
-                attempt: *attempt,
-                evidence: None,
-            };
-            self.propose(Entry::Abort(entry)).await?;
-        }
-        Ok(())
     }
 
     /// Closes an attempt that got no version and collects its files; one that is prepared stays.

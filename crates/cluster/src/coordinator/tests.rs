@@ -2,5 +2,7 @@
 
 mod adoption;
 mod crashes;
+mod lost_answers;
 mod races;
 mod support;
+mod take_over;

@@ -2,6 +2,7 @@
 //!
 //! Every value has a default that serves one machine; [`Config::validate`] checks what values say together.
 
+mod cluster;
 mod load;
 mod quantity;
 mod stores;
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_change::{Code, Error, Result};
 
 use crate::stores::Address;
-
+pub use cluster::Cluster;
 pub use load::{Overrides, VARIABLE_PREFIX};
 pub use quantity::{Bytes, Span};
 pub use stores::{Azure, Gcs, S3, SecretPlace, Stores};
@@ -29,8 +30,11 @@ pub struct Config {
     pub listen: SocketAddr,
     /// How others reach the node, `http://host:port`; what it listens on where it is not given.
     pub advertise: Option<String>,
-    /// Directory of metadata, spool and local lake.
+    /// Directory of metadata, spool and, unless it lies elsewhere, the lake; of this node alone.
     pub data: PathBuf,
+    /// Root of the tables, a directory or an address, `s3://bucket/prefix`, shared by all nodes of a cluster;
+    /// `lake` below `data` where it is not given.
+    pub lake: Option<String>,
     /// What the node does.
     pub roles: Vec<NodeRole>,
     /// Listen beyond this machine without encryption.
@@ -48,8 +52,8 @@ pub struct Config {
     pub sources: Sources,
     /// Encryption.
     pub tls: Tls,
-    /// Address of the lake, `s3://bucket/prefix`; the directory `lake` below `data` without it.
-    pub lake: Option<String>,
+    /// The cluster that the node belongs to.
+    pub cluster: Cluster,
     /// How object stores are reached.
     pub stores: Stores,
 }
@@ -60,6 +64,7 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 7420)),
             advertise: None,
             data: "./tidegate-data".into(),
+            lake: None,
             roles: NodeRole::ALL.to_vec(),
             insecure_dev: false,
             drain: Span::from_ms(8_000),
@@ -68,7 +73,7 @@ impl Default for Config {
             keep_alive: KeepAlive::default(),
             sources: Sources::default(),
             tls: Tls::default(),
-            lake: None,
+            cluster: Cluster::default(),
             stores: Stores::default(),
         }
     }
@@ -189,6 +194,7 @@ impl Config {
     pub fn validate(&self) -> Result<()> {
         self.check_roles()?;
         self.check_exposure()?;
+        self.check_cluster()?;
         let limits = &self.limits;
         let positive = [
             ("limits.message_bytes", limits.message_bytes.0),
@@ -234,21 +240,6 @@ impl Config {
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
         self.tls.certificate.is_some()
-    }
-
-    fn check_roles(&self) -> Result<()> {
-        if self.roles.is_empty() {
-            return Err(invalid("roles", "names none"));
-        }
-        let missing = NodeRole::ALL.iter().find(|role| !self.roles.contains(role));
-        match missing {
-            Some(role) => {
-                let message = format!("roles: a node without {role:?} is not in this build");
-                Err(Error::new(Code::Unsupported, message)
-                    .with_hint("leave roles out: the node has all of them"))
-            }
-            None => Ok(()),
-        }
     }
 
     fn check_exposure(&self) -> Result<()> {
@@ -324,7 +315,5 @@ mod tests {
         for change in refused {
             assert_eq!(config(change).unwrap_err().code(), Code::InvalidArgument);
         }
-        let apart = config(|config| config.roles = vec![NodeRole::Worker]);
-        assert_eq!(apart.unwrap_err().code(), Code::Unsupported);
     }
 }

@@ -12,7 +12,7 @@ use object_store::path::Path;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tidegate_apply::work::{SourceFile, SourceInput};
-use tidegate_apply::{Manifest, Work};
+use tidegate_apply::{ForeignWork, Integration, Manifest, Work};
 use tidegate_change::spec::{ColumnSpec, TableSpec};
 use tidegate_change::{BatchId, Code, Counters, Digest, Error, Result, TableVersion};
 use tidegate_cluster::metadata::{BatchKey, OffsetRange};
@@ -174,6 +174,12 @@ impl Workers for LedgerWorkers {
             ..Counters::default()
         };
         Ok(manifest)
+    }
+
+    /// Rows of others have no place in the ledger: it stands still then.
+    async fn integrate(&self, _: ForeignWork) -> Result<Integration> {
+        let message = "a stranger's rows are not taken in";
+        Err(Error::new(Code::ForeignRewrite, message))
     }
 }
 
