@@ -5,15 +5,16 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch};
-use arrow::compute::filter_record_batch;
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
+use arrow::compute::{filter_record_batch, is_not_null};
 use arrow::datatypes::{Field, Int64Type, Schema, SchemaRef};
+use arrow::error::ArrowError;
 use futures::stream;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use tidegate_change::key::{CanonicalKeys, IndexHash};
 use tidegate_change::sequence::normalize_floats;
-use tidegate_change::{Error, Result};
+use tidegate_change::{Error, Result, hidden};
 use tidegate_delta::actions::AddFile;
 use tidegate_delta::data::{FileBatch, FileStream, ReadOptions, read_file};
 use tidegate_delta::{TableRoot, TableSchema};
@@ -110,10 +111,19 @@ impl Rows {
     }
 
     fn live(&self, file: FileRef, batch: &FileBatch) -> Result<KeyRows> {
+        // Rows that another engine appended to a table without key have no place in the source.
+        let known = match batch.rows.column_by_name(hidden::POSITION) {
+            Some(places) if places.null_count() > 0 => is_not_null(places).map_err(unfiltered)?,
+            Some(_) | None => BooleanArray::from(vec![true; batch.positions.len()]),
+        };
+        let positions = batch.positions.iter().zip(known.values().iter());
+        let rows = filter_record_batch(&batch.rows, &known).map_err(unfiltered)?;
         Ok(KeyRows {
             file,
-            rows: batch.positions.clone(),
-            hashes: self.hashes(&batch.rows)?,
+            rows: positions
+                .filter_map(|(at, known)| known.then_some(*at))
+                .collect(),
+            hashes: self.hashes(&rows)?,
         })
     }
 
@@ -127,8 +137,7 @@ impl Rows {
             .zip(kept.values().iter())
             .filter_map(|(row, kept)| kept.then_some(row))
             .collect();
-        let kept = filter_record_batch(&all, &kept)
-            .map_err(|e| Error::internal("tombstones cannot be filtered").with_source(e))?;
+        let kept = filter_record_batch(&all, &kept).map_err(unfiltered)?;
         Ok(KeyRows {
             file: FileRef::state(state.path.as_str()),
             rows,
@@ -143,4 +152,8 @@ impl Rows {
             .collect();
         Ok(CanonicalKeys::encode(&keys)?.index_hashes(self.seed))
     }
+}
+
+fn unfiltered(error: ArrowError) -> Error {
+    Error::internal("rows cannot be filtered").with_source(error)
 }

@@ -10,9 +10,8 @@ use tidegate_change::{Code, Error, Result};
 
 /// The refusal of a batch for one of its events.
 #[must_use]
-pub(crate) fn refusal(table: &str, event: &InvalidEvent) -> Error {
-    let message = format!("table {table}: {} {}", event.file, event.placed_detail());
-    Error::new(event.code, message)
+pub(crate) fn refusal(table: &str, code: Code, file: &str, detail: &str) -> Error {
+    Error::new(code, format!("table {table}: {file} {detail}"))
         .with_hint("correct the source, or set on_invalid: quarantine to keep such events apart")
 }
 
@@ -90,6 +89,7 @@ pub(crate) fn rule_reject(code: Code, file: &Arc<str>, place: Place, raw: String
         Code::NullKey => "a key column is NULL",
         Code::NullSequence => "the sequence is NULL",
         Code::AppendOnly => "an update or delete, and the table only takes inserts",
+        Code::InvalidExpression => "a condition of the spec has no result for the event",
         Code::LateBeyondRetention => "older than the purge horizon of deleted keys",
         _ => "breaks a rule of the table",
     };

@@ -16,7 +16,8 @@ pub const FLOOR: &str = "__tidegate_floor";
 /// Leaf path to the sequence of its author, only for leaves that differ from the row's sequence; a NULL
 /// value says that no event authored the leaf (R-N3, R-T3b).
 pub const LEAVES: &str = "__tidegate_leaves";
-/// Number of the schema that the row was written under (R-E1).
+/// Number of the schema that the row was written under (R-E1); its complement (`!n`, negative) where another
+/// engine wrote values of the row, which then win a tie with their own sequence.
 pub const SCHEMA: &str = "__tidegate_schema";
 /// Soft delete only: the deletes above the row's newest upsert, ascending, NULL where none (R-L1).
 pub const DELETES: &str = "__tidegate_deletes";

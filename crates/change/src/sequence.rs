@@ -4,9 +4,11 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, Float32Array, Float64Array, StructArray, UInt32Array, new_null_array,
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, Decimal128Array,
+    Float32Array, Float64Array, Int8Array, Int16Array, Int32Array, Int64Array, StringArray,
+    StructArray, TimestampMicrosecondArray, UInt32Array, new_null_array,
 };
-use arrow::datatypes::{DataType, Float32Type, Float64Type};
+use arrow::datatypes::{DataType, Float32Type, Float64Type, TimeUnit};
 use arrow::row::{Row, RowConverter, Rows, SortField};
 
 use crate::{Code, Error, Result, types};
@@ -116,6 +118,54 @@ impl SequenceEncoder {
     }
 }
 
+/// 0001-01-01 in days since the epoch: the least date that a sequence may be (R-K9).
+const FIRST_DAY: i32 = -719_162;
+/// 0001-01-01T00:00:00 in microseconds since the epoch.
+const FIRST_MICROSECOND: i64 = -62_135_596_800_000_000;
+
+/// The least sequence of a type, as an array of one value: what rows of foreign origin have, so that every
+/// event beats them. No event has less; a struct of NULLs is even invalid as one (R-S3).
+///
+/// # Errors
+/// `UNSUPPORTED` for a type that sequences do not have.
+pub fn lowest(data_type: &DataType) -> Result<ArrayRef> {
+    Ok(match data_type {
+        DataType::Boolean => Arc::new(BooleanArray::from(vec![false])),
+        DataType::Int8 => Arc::new(Int8Array::from(vec![i8::MIN])),
+        DataType::Int16 => Arc::new(Int16Array::from(vec![i16::MIN])),
+        DataType::Int32 => Arc::new(Int32Array::from(vec![i32::MIN])),
+        DataType::Int64 => Arc::new(Int64Array::from(vec![i64::MIN])),
+        DataType::Float32 => Arc::new(Float32Array::from(vec![f32::NEG_INFINITY])),
+        DataType::Float64 => Arc::new(Float64Array::from(vec![f64::NEG_INFINITY])),
+        DataType::Utf8 => Arc::new(StringArray::from(vec![""])),
+        DataType::Binary => Arc::new(BinaryArray::from_vec(vec![&[][..]])),
+        DataType::Date32 => Arc::new(Date32Array::from(vec![FIRST_DAY])),
+        DataType::Timestamp(TimeUnit::Microsecond, zone) => {
+            let first = TimestampMicrosecondArray::from(vec![FIRST_MICROSECOND]);
+            Arc::new(first.with_timezone_opt(zone.clone()))
+        }
+        DataType::Decimal128(precision, scale) => {
+            let least = 1 - 10i128.pow(u32::from(*precision));
+            let values = Decimal128Array::from(vec![least]);
+            let typed = values.with_precision_and_scale(*precision, *scale);
+            Arc::new(typed.map_err(|e| no_least(data_type).with_source(e))?)
+        }
+        DataType::Struct(fields) => {
+            let nulls = fields
+                .iter()
+                .map(|field| new_null_array(field.data_type(), 1));
+            let made = StructArray::try_new(fields.clone(), nulls.collect(), None);
+            Arc::new(made.map_err(|e| no_least(data_type).with_source(e))?)
+        }
+        _ => return Err(no_least(data_type)),
+    })
+}
+
+fn no_least(data_type: &DataType) -> Error {
+    let message = format!("sequence type {data_type} has no least value");
+    Error::new(Code::Unsupported, message)
+}
+
 /// The same values with one NaN and one zero (R-S5, R-K4), also inside structs.
 #[must_use]
 pub fn normalize_floats(column: &ArrayRef) -> ArrayRef {
@@ -146,7 +196,6 @@ pub fn normalize_floats(column: &ArrayRef) -> ArrayRef {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Int64Array, StringArray};
     use arrow::datatypes::Field;
 
     use super::*;
@@ -165,6 +214,47 @@ mod tests {
         assert_eq!(rows.row(0), rows.row(1));
         assert_eq!(rows.row(2), rows.row(3));
         assert!(rows.row(4) < rows.row(3));
+    }
+
+    #[test]
+    fn nothing_is_below_the_lowest() {
+        let pair = vec![
+            Field::new("a", DataType::Utf8, true),
+            Field::new("b", DataType::Int64, true),
+        ];
+        let least: Vec<(DataType, ArrayRef)> = vec![
+            (DataType::Int64, Arc::new(Int64Array::from(vec![i64::MIN]))),
+            (DataType::Utf8, Arc::new(StringArray::from(vec![""]))),
+            (
+                DataType::Float64,
+                Arc::new(Float64Array::from(vec![f64::MIN])),
+            ),
+            (
+                DataType::Decimal128(5, 2),
+                Arc::new(
+                    Decimal128Array::from(vec![-99_999])
+                        .with_precision_and_scale(5, 2)
+                        .unwrap(),
+                ),
+            ),
+            (
+                DataType::Struct(pair.clone().into()),
+                Arc::new(StructArray::new(
+                    pair.into(),
+                    vec![
+                        Arc::new(StringArray::from(vec![None::<&str>])),
+                        Arc::new(Int64Array::from(vec![i64::MIN])),
+                    ],
+                    None,
+                )),
+            ),
+        ];
+        for (data_type, other) in least {
+            let encoder = SequenceEncoder::new(&data_type).unwrap();
+            let lowest = encoder.encode(&lowest(&data_type).unwrap()).unwrap();
+            let other = encoder.encode(&other).unwrap();
+            assert!(lowest.row(0) <= other.row(0), "{data_type}");
+        }
     }
 
     #[test]

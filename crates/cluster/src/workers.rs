@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use async_trait::async_trait;
-use tidegate_apply::{Manifest, Work};
+use tidegate_apply::{ForeignWork, Integration, Manifest, Work};
 use tidegate_change::Result;
 use tidegate_delta::TableRoot;
 
@@ -15,6 +15,15 @@ pub trait Workers: Debug + Send + Sync {
     /// # Errors
     /// When the batch is refused or storage fails; what was written is collected by the caller.
     async fn execute(&self, work: Work) -> Result<Manifest>;
+
+    /// Takes in what other engines committed: writes files under the attempt's name and says what its commit
+    /// must hold. In this process, unless a worker does it elsewhere.
+    ///
+    /// # Errors
+    /// `FOREIGN_DUPLICATE`, `FOREIGN_REWRITE`, or failures of storage.
+    async fn integrate(&self, work: ForeignWork) -> Result<Integration> {
+        tidegate_apply::integrate(&work).await
+    }
 }
 
 /// The worker of embedded mode: executes in this process.

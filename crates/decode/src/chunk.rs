@@ -206,25 +206,15 @@ impl Chunks {
                 needs,
                 is_guessed,
             } => {
-                let header = match header {
-                    Some(header) => Arc::clone(header),
-                    None => {
-                        let first = |bytes: &[u8], _: bool| CsvBoundary::first(bytes);
-                        let Some(bytes) = text.next(first)? else {
-                            return Ok(None);
-                        };
-                        let blank = count_blank(&bytes);
-                        self.line += blank;
-                        let names = parse_header(&bytes)?;
-                        if *is_guessed && names.len() == 1 {
-                            return Err(untold());
-                        }
-                        needs.check(&names)?;
-                        self.line += count_lines(&bytes) - blank;
-                        *header = Some(Arc::clone(&names));
-                        names
-                    }
-                };
+                if header.is_none() {
+                    let Some(bytes) = text.next(|bytes, _| CsvBoundary::first(bytes))? else {
+                        return Ok(None);
+                    };
+                    self.line += count_blank(&bytes);
+                    *header = Some(checked_header(&bytes, needs, *is_guessed)?);
+                    self.line += count_lines(&bytes) - count_blank(&bytes);
+                }
+                let header = header.as_ref().map(Arc::clone).unwrap_or_default();
                 let last = |bytes: &[u8], _: bool| CsvBoundary::last(bytes);
                 let Some(bytes) = text.next(last)? else {
                     return Ok(None);
@@ -370,4 +360,14 @@ fn count_lines(bytes: &[u8]) -> u64 {
 fn count_blank(bytes: &[u8]) -> u64 {
     let lines = bytes.split_inclusive(|b| *b == b'\n');
     u64::try_from(lines.filter(|line| line.trim_ascii().is_empty()).count()).unwrap_or(0)
+}
+
+/// The names of a CSV header, which must hold what the spec needs; one cell tells nothing of an unnamed kind.
+fn checked_header(bytes: &[u8], needs: &Needs, is_guessed: bool) -> Result<Arc<[String]>> {
+    let names = parse_header(bytes)?;
+    if is_guessed && names.len() == 1 {
+        return Err(untold());
+    }
+    needs.check(&names)?;
+    Ok(names)
 }

@@ -6,17 +6,32 @@ use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::{DataFusionError, Result, TableReference, plan_err};
+use datafusion::common::{DataFusionError, Result, ScalarValue, TableReference, plan_err};
 use datafusion::execution::SessionStateDefaults;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, TypePlanner};
 use datafusion::logical_expr::{
-    AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, Volatility, WindowUDF,
+    AggregateUDF, Expr, HigherOrderUDF, ScalarUDF, TableSource, Volatility, WindowUDF,
 };
 use datafusion::sql::sqlparser::ast::{DataType as SqlType, TimezoneInfo};
 use tidegate_change::types;
 
 /// Immutable by their own account, but not for us: their results change with the build.
 const REFUSED: [&str; 1] = ["version"];
+
+/// Longest text or array that a function may be asked to make.
+pub(crate) const GROWTH_MAX: i64 = 4096;
+
+/// Functions that make as much as an argument says, with its place.
+const GROWING: [(&str, usize); 5] = [
+    ("repeat", 1),
+    ("lpad", 1),
+    ("rpad", 1),
+    ("array_repeat", 1),
+    ("array_resize", 1),
+];
+
+/// Functions that make as many elements as lie between two numbers.
+const SERIES: [&str; 2] = ["range", "generate_series"];
 
 static FUNCTIONS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
     let mut functions = HashMap::with_capacity(512);
@@ -53,6 +68,21 @@ impl Catalog {
     pub(crate) fn is_volatile(function: &ScalarUDF) -> bool {
         function.signature().volatility != Volatility::Immutable
             || REFUSED.contains(&function.name())
+    }
+
+    /// Whether a call makes more than its arguments hold, without a small number that says how much.
+    pub(crate) fn grows(function: &ScalarUDF, arguments: &[Expr]) -> bool {
+        if SERIES.contains(&function.name()) {
+            return true;
+        }
+        let growing = GROWING.iter().find(|(name, _)| *name == function.name());
+        growing.is_some_and(|(_, place)| {
+            let Some(Expr::Literal(length, _)) = arguments.get(*place) else {
+                return true;
+            };
+            let length = length.cast_to(&DataType::Int64);
+            !matches!(length, Ok(ScalarValue::Int64(Some(length))) if length <= GROWTH_MAX)
+        })
     }
 
     /// The function name nearest to an unknown one.

@@ -1,9 +1,11 @@
 //! A compiled expression.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array,
+    Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, RecordBatch, RecordBatchOptions,
+    new_null_array,
 };
 use arrow::compute::prep_null_mask_filter;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
@@ -20,9 +22,9 @@ use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use tidegate_change::{Code, Error, Result};
 
-use crate::catalog::Catalog;
-use crate::names;
+use crate::catalog::{Catalog, GROWTH_MAX};
 use crate::parse::{self, Parsed, invalid, quoted};
+use crate::{names, overflow};
 
 /// Stack of the thread that plans a deep expression, bytes; only what is touched is used.
 const DEEP_STACK_BYTES: usize = 256 << 20;
@@ -109,14 +111,19 @@ impl Compiled {
     /// # Errors
     /// `INVALID_EXPRESSION` when a row has no result (an overflow, a failed cast); it never quotes values.
     pub fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef> {
-        let input = self.input_of(batch)?;
-        let value = self
-            .physical
-            .evaluate(&input)
-            .map_err(|e| self.failed(&e))?;
-        value
-            .into_array(batch.num_rows())
-            .map_err(|e| self.failed(&e))
+        self.evaluate_input(&self.input_of(batch)?)
+    }
+
+    fn evaluate_input(&self, input: &RecordBatch) -> Result<ArrayRef> {
+        // Functions of others may panic on odd arguments; a row must not end the process.
+        let evaluated = catch_unwind(AssertUnwindSafe(|| {
+            let value = self.physical.evaluate(input)?;
+            value.into_array(input.num_rows())
+        }));
+        match evaluated {
+            Ok(values) => values.map_err(|e| self.failed(&e)),
+            Err(_) => Err(self.without_result("a function fails on a row")),
+        }
     }
 
     /// Evaluates a condition for each row; NULL is false (R-D1).
@@ -124,7 +131,41 @@ impl Compiled {
     /// # Errors
     /// Those of [`Self::evaluate`], and `INVALID_EXPRESSION` when the values are no booleans.
     pub fn predicate(&self, batch: &RecordBatch) -> Result<BooleanArray> {
-        let values = self.evaluate(batch)?;
+        self.truths(&self.evaluate(batch)?)
+    }
+
+    /// Evaluates a condition for each row and sets apart the rows for which it has no result, so that one
+    /// row does not refuse the others. What a row gets does not depend on the rows beside it.
+    ///
+    /// # Errors
+    /// `INVALID_EXPRESSION` when the values are no booleans.
+    pub fn verdicts(&self, batch: &RecordBatch) -> Result<Verdicts> {
+        let input = self.input_of(batch)?;
+        let mut holds = BooleanBufferBuilder::new(input.num_rows());
+        let mut failed = Vec::new();
+        // Ranges that are still to be told, the next one last; a range that fails is halved.
+        let mut open = vec![(0, input.num_rows())];
+        while let Some((start, len)) = open.pop() {
+            match self.evaluate_input(&input.slice(start, len)) {
+                Ok(values) => holds.append_buffer(self.truths(&values)?.values()),
+                Err(_) if len > 1 => {
+                    let half = len / 2;
+                    open.extend([(start + half, len - half), (start, half)]);
+                }
+                Err(error) => {
+                    holds.append_n(len, false);
+                    failed.push(FailedRow { row: start, error });
+                }
+            }
+        }
+        Ok(Verdicts {
+            holds: BooleanArray::new(holds.finish(), None),
+            failed,
+        })
+    }
+
+    /// Booleans without NULLs.
+    fn truths(&self, values: &ArrayRef) -> Result<BooleanArray> {
         match values.data_type() {
             DataType::Boolean => {
                 let values = values.as_boolean();
@@ -176,8 +217,30 @@ impl Compiled {
             },
             _ => "a row has no result",
         };
+        self.without_result(what)
+    }
+
+    fn without_result(&self, what: &str) -> Error {
         invalid(&self.sql, what).with_hint("guard the expression with CASE WHEN or TRY_CAST")
     }
+}
+
+/// What a condition says of the rows of a batch.
+#[derive(Debug)]
+pub struct Verdicts {
+    /// Whether it holds; false for rows that have no result.
+    pub holds: BooleanArray,
+    /// The rows without a result, in row order.
+    pub failed: Vec<FailedRow>,
+}
+
+/// A row for which an expression has no result.
+#[derive(Debug)]
+pub struct FailedRow {
+    /// Its number in the batch.
+    pub row: usize,
+    /// Why; it quotes no values.
+    pub error: Error,
 }
 
 fn plan(sql: &str, parsed: Parsed, input: SchemaRef) -> Result<Compiled> {
@@ -199,6 +262,7 @@ fn plan(sql: &str, parsed: Parsed, input: SchemaRef) -> Result<Compiled> {
         .sql_to_expr(parsed.tree, &schema, &mut PlannerContext::new())
         .map_err(refused)?;
     refuse_volatile(sql, &logical)?;
+    refuse_growth(sql, &logical)?;
 
     let context = SimplifyContext::builder()
         .with_schema(Arc::clone(&schema))
@@ -206,6 +270,8 @@ fn plan(sql: &str, parsed: Parsed, input: SchemaRef) -> Result<Compiled> {
         .build();
     let simplifier = ExprSimplifier::new(context);
     let coerced = simplifier.coerce(logical, &schema).map_err(refused)?;
+    let coerced = overflow::without_negation(coerced, &schema).map_err(refused)?;
+    overflow::refuse_constants(sql, &coerced)?;
     let simplified = simplifier.simplify(coerced).map_err(refused)?;
     let data_type = simplified.get_type(&schema).map_err(refused)?;
     let plain = plain_type(&data_type);
@@ -215,21 +281,25 @@ fn plan(sql: &str, parsed: Parsed, input: SchemaRef) -> Result<Compiled> {
         simplified.cast_to(&plain, &schema).map_err(refused)?
     };
 
-    let mut props = ExecutionProps::new();
-    props.config_options = Some(Catalog::config());
-    let physical = create_physical_expr(
-        &simplified,
-        &schema,
-        &props,
-        &PhysicalPlanningContext::default(),
-    )
-    .map_err(refused)?;
+    let physical = physical_of(&simplified, &schema).map_err(refused)?;
     Ok(Compiled {
         sql: sql.to_owned(),
         input,
         data_type: plain,
         physical,
     })
+}
+
+/// An expression that can be evaluated, whose integers never wrap.
+pub(crate) fn physical_of(
+    logical: &Expr,
+    schema: &DFSchema,
+) -> Result<Arc<dyn PhysicalExpr>, DataFusionError> {
+    let mut props = ExecutionProps::new();
+    props.config_options = Some(Catalog::config());
+    let context = PhysicalPlanningContext::default();
+    let physical = create_physical_expr(logical, schema, &props, &context)?;
+    overflow::checked(physical)
 }
 
 /// The type that the rest of Tidegate holds such values in.
@@ -259,6 +329,28 @@ fn refuse_volatile(sql: &str, logical: &Expr) -> Result<()> {
             &format!("function {name} is refused, its result is not a function of the row"),
         )
         .with_hint("a replay must decide as the first try did; use a column of the event")),
+        None => Ok(()),
+    }
+}
+
+/// A few bytes of text must not become gigabytes for a row.
+fn refuse_growth(sql: &str, logical: &Expr) -> Result<()> {
+    let mut grown = None;
+    let walked = logical.apply(|node| {
+        if let Expr::ScalarFunction(ScalarFunction { func, args }) = node
+            && Catalog::grows(func, args)
+        {
+            grown = Some(func.name().to_owned());
+            return Ok(TreeNodeRecursion::Stop);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    walked.map_err(|e| planning_refused(sql, &e))?;
+    match grown {
+        Some(name) => Err(invalid(
+            sql,
+            &format!("function {name} needs its length as a number of at most {GROWTH_MAX}"),
+        )),
         None => Ok(()),
     }
 }

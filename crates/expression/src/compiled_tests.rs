@@ -318,3 +318,71 @@ fn deep_and_long_expressions_are_bounded() {
     assert_eq!(compiled.predicate(&batch()).unwrap().true_count(), 3);
     assert_eq!(error(&"a".repeat(70_000)).code(), Code::InvalidExpression);
 }
+
+#[test]
+fn integers_never_wrap() {
+    let batch = batch();
+    let least = "id - 9223372036854775807 - 3";
+    for sql in [
+        "id + 9223372036854775806 > 0",
+        "id * 9223372036854775807 > 0",
+        "id - 9223372036854775807 - 10 < 0",
+        &format!("-({least}) > 0"),
+    ] {
+        let compiled = Compiled::condition(sql, &batch.schema()).unwrap();
+        let error = compiled.predicate(&batch).unwrap_err();
+        assert_eq!(error.code(), Code::InvalidExpression, "{sql}");
+        assert!(error.to_string().contains("a row overflows"), "{error}");
+    }
+    assert_eq!(holds("-id < -1"), [false, true, true]);
+    assert_eq!(holds("id > -9223372036854775808"), [true; 3]);
+    let constant = error("id > 9223372036854775807 + 1");
+    assert!(
+        constant.to_string().contains("a constant overflows"),
+        "{constant}"
+    );
+}
+
+#[test]
+fn a_row_without_a_result_is_set_apart_from_the_others() {
+    let batch = batch();
+    let verdicts = |sql: &str| {
+        let compiled = Compiled::condition(sql, &batch.schema()).unwrap();
+        let verdicts = compiled.verdicts(&batch).unwrap();
+        let holds: Vec<bool> = verdicts.holds.values().iter().collect();
+        let failed: Vec<usize> = verdicts.failed.iter().map(|f| f.row).collect();
+        (holds, failed)
+    };
+    assert_eq!(
+        verdicts("10 / (id - 2) > 0"),
+        (vec![false, false, true], vec![1])
+    );
+    assert_eq!(
+        verdicts("10 / (id - id) > 0"),
+        (vec![false; 3], vec![0, 1, 2])
+    );
+    assert_eq!(verdicts("id = 2"), (vec![false, true, false], vec![]));
+    // A guard guards its row, whatever stands beside it.
+    assert_eq!(
+        verdicts("id <> 2 AND 10 / (id - 2) > 0"),
+        (vec![false, false, true], vec![])
+    );
+    let empty = Compiled::condition("id = 2", &batch.schema()).unwrap();
+    assert!(empty.verdicts(&batch.slice(0, 0)).unwrap().holds.is_empty());
+}
+
+#[test]
+fn functions_that_make_more_than_they_are_given_need_a_small_number() {
+    assert_eq!(
+        holds("lpad(`two words`, 3, '0') = '00a'"),
+        [true, false, false]
+    );
+    for sql in [
+        "repeat(`two words`, 1000000000) = 'a'",
+        "repeat(`two words`, id) = 'a'",
+        "rpad(`two words`, 5000, 'x') = 'a'",
+        "cardinality(range(id)) = 1",
+    ] {
+        assert_eq!(error(sql).code(), Code::InvalidExpression, "{sql}");
+    }
+}

@@ -94,7 +94,26 @@ pub(crate) fn corrupt(path: &Path, what: &str) -> Error {
         .with_source(RunDamage { source: None })
 }
 
+/// Marks an error as two changes of one key.
+#[derive(Debug)]
+struct SaidTwice;
+
+impl fmt::Display for SaidTwice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("one key has two places")
+    }
+}
+
+impl StdError for SaidTwice {}
+
+/// Whether an error says that two changes of one commit were of one key.
+#[must_use]
+pub fn is_said_twice(error: &Error) -> bool {
+    error.source().is_some_and(|cause| cause.is::<SaidTwice>())
+}
+
 /// One commit says two things of a key.
 pub(crate) fn said_twice() -> Error {
     Error::internal("index: two changes of one commit are of one key, or their keys collide")
+        .with_source(SaidTwice)
 }

@@ -4,7 +4,8 @@
 //! [`group`] finds the distinct keys and reduces each key's events, the caller looks the keys up and reads
 //! the stored rows that [`Grouped::needs_stored`] asks for, [`resolve`] joins both and says which rows to
 //! write, [`truncate`] does the same for rows that no event of the batch names. [`condense`] takes the
-//! events of a key in pieces, where they are too many for one merge.
+//! events of a key in pieces, where they are too many for one merge. [`foreign`] gives rows of other engines
+//! their hidden state.
 //!
 //! The state of a key is a join-semilattice: the greatest upsert, the greatest delete (with soft delete the
 //! set of them) and per leaf a register with the greatest (sequence, value). Events and stored rows are
@@ -21,6 +22,7 @@ mod carry;
 mod condense;
 mod events;
 mod feed;
+pub mod foreign;
 mod group;
 mod leaves;
 mod resolve;

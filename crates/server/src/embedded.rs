@@ -12,7 +12,8 @@ use tidegate_cluster::catalog::Catalog;
 use tidegate_cluster::heads::Heads;
 use tidegate_cluster::metadata::replicated::{Member, MemberOptions};
 use tidegate_cluster::{
-    Consensus, Coordinator, CoordinatorOptions, CoordinatorParts, LocalWorkers, Workers,
+    ConflictCounts, Consensus, Coordinator, CoordinatorOptions, CoordinatorParts, LocalWorkers,
+    Workers,
 };
 use tidegate_delta::store::StepHook;
 use tidegate_expression::check_conditions;
@@ -21,6 +22,8 @@ use crate::description::{HistoryLine, TableDescription, TableListing};
 use crate::lake::Lake;
 use crate::memory;
 use crate::reader::Reader;
+use crate::spool::Spool;
+use crate::stores::RemoteStores;
 
 /// Directory of log, lock and catalog.
 pub(crate) const RAFT_DIRECTORY: &str = "raft";
@@ -44,8 +47,13 @@ pub struct OpenOptions {
     pub step_hook: Option<Arc<dyn StepHook>>,
     /// Bytes of memory that the data of a batch takes, about; what exceeds it goes to temporary files.
     pub memory_bytes: u64,
-    /// Root of the tables; `lake` below the directory where it is not given.
-    pub lake: Option<PathBuf>,
+    /// Root of the tables, a directory or an address of a store; `lake` below the directory where it is not
+    /// given. A directory remembers an address.
+    pub lake: Option<String>,
+    /// How object stores are reached.
+    pub stores: RemoteStores,
+    /// Make sure that the lake's store is safe also where it was found to be so before.
+    pub probe_lake: bool,
 }
 
 impl Default for OpenOptions {
@@ -66,6 +74,8 @@ impl OpenOptions {
             step_hook: None,
             memory_bytes: memory::bytes_default(),
             lake: None,
+            stores: RemoteStores::default(),
+            probe_lake: false,
         }
     }
 }
@@ -80,6 +90,8 @@ pub struct Embedded {
     is_alone: bool,
     pub(crate) coordinator: Coordinator,
     pub(crate) options: OpenOptions,
+    /// Input of batches that has to lie on this machine.
+    pub(crate) sources: Spool,
 }
 
 impl Embedded {
@@ -125,6 +137,8 @@ impl Embedded {
     ) -> Result<Self> {
         let member = Member::open(&directory.join(RAFT_DIRECTORY), member).await?;
         let member = Arc::new(member);
+        lake.take(directory, options.random.as_ref(), options.probe_lake)
+            .await?;
         let parts = CoordinatorParts {
             consensus: Arc::clone(&member) as Arc<dyn Consensus>,
             workers: Arc::clone(&options.workers),
@@ -141,6 +155,7 @@ impl Embedded {
             ..CoordinatorOptions::default()
         };
         let embedded = Self {
+            sources: Spool::new(directory.join(SPOOL_DIRECTORY).join("sources"), u64::MAX),
             directory: directory.to_owned(),
             lake,
             member,
@@ -157,6 +172,11 @@ impl Embedded {
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// Where the tables lie.
+    pub(crate) fn lake(&self) -> &Lake {
+        &self.lake
     }
 
     /// The member of the metadata group that this process is.
@@ -237,6 +257,12 @@ impl Embedded {
         self.current_reader().await?.history(name, limit).await
     }
 
+    /// How often commits of other engines met those of this process.
+    #[must_use]
+    pub fn conflicts(&self) -> ConflictCounts {
+        self.coordinator.conflicts()
+    }
+
     /// A reader of the tables as they are now.
     #[must_use]
     pub fn reader(&self) -> Reader {
@@ -294,10 +320,8 @@ impl Embedded {
     }
 }
 
-fn lake_of(directory: &Path, options: &OpenOptions) -> Result<Lake> {
+/// Where the tables of a directory lie.
+pub(crate) fn lake_of(directory: &Path, options: &OpenOptions) -> Result<Lake> {
     let hook = options.step_hook.clone();
-    match &options.lake {
-        Some(root) => Lake::at(root, hook),
-        None => Lake::new(directory, hook),
-    }
+    Lake::of(directory, options.lake.as_deref(), &options.stores, hook)
 }

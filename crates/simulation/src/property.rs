@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::drivers::embedded::EmbeddedDriver;
 use crate::drivers::merge::MergeDriver;
-use crate::drivers::{Driver, check};
+use crate::drivers::{Agreement, Driver, check};
 use crate::histories::{random_history, shrink};
 use crate::scenario::Scenario;
 
@@ -72,7 +72,7 @@ fn little_memory(history: &Scenario) -> u64 {
 ///
 /// # Errors
 /// The first difference between model and product, a panic included.
-pub fn run(path: Path, history: &Scenario) -> Result<(), String> {
+pub fn run(path: Path, history: &Scenario) -> Result<Agreement, String> {
     let checked = catch_unwind(AssertUnwindSafe(|| {
         check(history, &mut *path.driver(history)?)
     }));
@@ -98,10 +98,11 @@ pub struct Failure {
 ///
 /// # Errors
 /// The shrunk failure.
-pub fn run_seed(path: Path, seed: u64) -> Result<(), Box<Failure>> {
+pub fn run_seed(path: Path, seed: u64) -> Result<Agreement, Box<Failure>> {
     let history = random_history(seed);
-    let Err(difference) = run(path, &history) else {
-        return Ok(());
+    let difference = match run(path, &history) {
+        Ok(agreement) => return Ok(agreement),
+        Err(difference) => difference,
     };
     let history = shrink(&history, SHRINK_TRIES, |history| {
         run(path, history).is_err()
@@ -122,33 +123,44 @@ pub fn first_difference(path: Path, seeds: Range<u64>) -> Option<(u64, String)> 
         .find_map(|seed| Some((seed, run(path, &random_history(seed)).err()?)))
 }
 
-/// Runs many seeds on all cores and stops after some failures, which come in the order of their seeds.
+/// What many seeds came to.
+#[derive(Clone, Debug, Default)]
+pub struct Survey {
+    /// Where model and product differ, in the order of the seeds.
+    pub failures: Vec<Failure>,
+    /// Histories that could only be compared up to a batch whose outcome the rules leave open.
+    pub open: u64,
+}
+
+/// Runs many seeds on all cores and stops after some failures.
 #[must_use]
-pub fn run_seeds(path: Path, seeds: Range<u64>, failures_max: usize) -> Vec<Failure> {
+pub fn run_seeds(path: Path, seeds: Range<u64>, failures_max: usize) -> Survey {
     let next = AtomicU64::new(seeds.start);
-    let found = Mutex::new(Vec::new());
+    let found = Mutex::new(Survey::default());
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end || lock(&found).len() >= failures_max {
+                    if seed >= seeds.end || lock(&found).failures.len() >= failures_max {
                         return;
                     }
-                    if let Err(failure) = run_seed(path, seed) {
-                        lock(&found).push(*failure);
+                    match run_seed(path, seed) {
+                        Ok(Agreement::Whole) => {}
+                        Ok(Agreement::UpToOpenRules) => lock(&found).open += 1,
+                        Err(failure) => lock(&found).failures.push(*failure),
                     }
                 }
             });
         }
     });
     let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    found.sort_by_key(|failure: &Failure| failure.seed);
+    found.failures.sort_by_key(|failure| failure.seed);
     found
 }
 
-fn lock(found: &Mutex<Vec<Failure>>) -> MutexGuard<'_, Vec<Failure>> {
+fn lock(found: &Mutex<Survey>) -> MutexGuard<'_, Survey> {
     found.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -21,7 +21,9 @@ fn main() -> Result<()> {
     }
     for (name, fields) in [
         ("accounts", json!({})),
-        ("accounts_rewritten", json!({})),
+        ("accounts_shared", json!({})),
+        ("accounts_vacuumed", json!({})),
+        ("accounts_altered", json!({})),
         ("accounts_inferred", json!({"change_data_feed": "inferred"})),
         ("accounts_partitioned", json!({"partition_by": ["owner"]})),
         ("accounts_soft", json!({"delete_mode": "soft"})),

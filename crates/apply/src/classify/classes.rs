@@ -1,5 +1,7 @@
 //! What each event is, and which are set apart (R-S2, R-K2, R-K7, R-X5, R-X6).
 
+use std::collections::BTreeSet;
+
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow::buffer::BooleanBuffer;
 use tidegate_change::source::{InvalidEvent, SourceBatch, SourceOperation};
@@ -19,6 +21,8 @@ pub(super) enum Class {
     Ignored,
     /// An update or delete where rows are only appended (R-K7).
     NoInsert,
+    /// A condition of the spec has no result for the event.
+    Undecided,
     Rejected,
 }
 
@@ -39,21 +43,17 @@ impl Classifier {
         rejects: &mut Vec<InvalidEvent>,
     ) -> Result<Vec<Class>> {
         let (batch, source) = (part.batch, part.source);
-        let evaluate = |condition: &Option<Compiled>| {
-            condition
-                .as_ref()
-                .map(|condition| condition.predicate(source))
-                .transpose()
-        };
-        let (deletes, truncates) = (evaluate(&self.deletes)?, evaluate(&self.truncates)?);
-        let holds = |mask: &Option<BooleanArray>, row| mask.as_ref().is_some_and(|m| m.value(row));
+        let deletes = Verdict::of(self.deletes.as_ref(), source)?;
+        let truncates = Verdict::of(self.truncates.as_ref(), source)?;
         let insert_only = self.spec.mode == TableMode::InsertOnly;
         let appends = self.spec.mode == TableMode::Append;
         let mut classes = Vec::with_capacity(batch.len());
         for (row, operation) in batch.operations.iter().enumerate() {
             let by_source = *operation == SourceOperation::Truncate;
-            let is_delete = || *operation == SourceOperation::Delete || holds(&deletes, row);
-            let class = if holds(&truncates, row) {
+            let is_delete = || *operation == SourceOperation::Delete || deletes.holds(row);
+            let class = if truncates.fails(row) || deletes.fails(row) {
+                Class::Undecided
+            } else if truncates.holds(row) {
                 Class::Truncate
             } else if by_source {
                 self.source_truncate(batch, row)?
@@ -115,6 +115,7 @@ impl Classifier {
         match class {
             Class::Ignored => return class,
             Class::NoInsert => return reject(Code::AppendOnly, None),
+            Class::Undecided => return reject(Code::InvalidExpression, None),
             Class::Change(_) | Class::Truncate | Class::Rejected => {}
         }
         if let Class::Change(_) = class
@@ -136,6 +137,34 @@ impl Classifier {
             SequenceSource::Position => Some("source".into()),
             SequenceSource::None => None,
         }
+    }
+}
+
+/// What a condition that may be there says of each event.
+#[derive(Default)]
+struct Verdict {
+    holds: Option<BooleanArray>,
+    failed: BTreeSet<usize>,
+}
+
+impl Verdict {
+    fn of(condition: Option<&Compiled>, source: &RecordBatch) -> Result<Self> {
+        let Some(condition) = condition else {
+            return Ok(Self::default());
+        };
+        let verdicts = condition.verdicts(source)?;
+        Ok(Self {
+            holds: Some(verdicts.holds),
+            failed: verdicts.failed.iter().map(|failed| failed.row).collect(),
+        })
+    }
+
+    fn holds(&self, row: usize) -> bool {
+        self.holds.as_ref().is_some_and(|holds| holds.value(row))
+    }
+
+    fn fails(&self, row: usize) -> bool {
+        self.failed.contains(&row)
     }
 }
 

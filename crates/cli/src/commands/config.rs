@@ -59,11 +59,12 @@ fn show(context: &Context, arguments: Arguments) -> Result<()> {
     let local =
         std::path::absolute(&context.local).map_err(|e| Error::io(context.local.display(), e))?;
     let node = serve::load(context, arguments.config.as_ref(), arguments.node)?;
-    let lake = node.lake.clone().unwrap_or_else(|| local.join("lake"));
+    let own = || local.join("lake").display().to_string();
+    let lake = node.lake.clone().unwrap_or_else(own);
     let effective = Effective {
         endpoint: context.cluster().map(Client::address),
         local: local.display().to_string(),
-        lake: lake.display().to_string(),
+        lake,
         output: context.format.word(),
         wait_lock: context.wait_lock,
         memory: context

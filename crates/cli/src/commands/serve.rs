@@ -34,9 +34,6 @@ pub(crate) struct NodeOptions {
     /// every node.
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     pub(crate) peers: Option<Vec<String>>,
-    /// Root of the tables, shared by all nodes of a cluster.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) lake: Option<PathBuf>,
     /// What the node does; by default everything.
     #[arg(long, value_name = "ROLE", value_delimiter = ',')]
     pub(crate) roles: Option<Vec<RoleWord>>,
@@ -107,7 +104,7 @@ pub(crate) fn load(
         listen: options.listen,
         advertise: options.advertise,
         data: context.local_is_named.then(|| context.local.clone()),
-        lake: options.lake,
+        lake: context.lake.clone(),
         peers: options.peers,
         memory: context.memory.map(Bytes),
         roles,

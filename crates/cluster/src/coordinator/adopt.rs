@@ -20,7 +20,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// `TABLE_NOT_FOUND` where there is no table, `INVALID_ARGUMENT` where it is not one of Tidegate's,
-    /// `FOREIGN_REWRITE` where another engine changed it, `TABLE_EXISTS` when name or id are taken.
+    /// `FOREIGN_REWRITE` where another engine changed it and the log no longer tells how, `TABLE_EXISTS` when name or id are taken.
     pub async fn adopt(&self, location: &str, name: Option<&str>) -> Result<String> {
         let log = DeltaLog::new(self.parts.stores.open(location)?);
         if log.latest_version().await?.is_none() {
@@ -32,7 +32,8 @@ impl Coordinator {
             let message = format!("location {location}: holds a table that Tidegate did not write");
             return Err(Error::new(Code::InvalidArgument, message));
         }
-        foreign::require_own(&log, &snapshot)
+        // What others committed last is taken in with the next batch; here it must only be possible to tell.
+        foreign::tail(&log, snapshot.version)
             .await
             .map_err(|e| e.context(format!("location {location}")))?;
         let stored = resolved_spec(location, &snapshot)?;

@@ -1,4 +1,5 @@
-//! Commits of others behind the head, and a log that is shorter than it should be.
+//! Commits of others behind the head, and a log that is shorter than it should be; `integration` takes in
+//! what they did to rows.
 
 use object_store::ObjectStoreExt;
 use tidegate_change::{Code, Digest, Error, Result, TableVersion};
@@ -10,15 +11,36 @@ use super::Coordinator;
 use super::draft::time_of;
 use crate::metadata::{Entry, Quarantine, SyncForeign, TableId, TableState};
 
+/// Integrations of one call: each is lost to a commit of others that came meanwhile.
+const INTEGRATIONS_MAX: u32 = 32;
+
 impl Coordinator {
-    /// Takes harmless foreign commits into the history; quarantines the table for any other.
+    /// Takes commits of others into the history and into what Tidegate keeps beside the rows; quarantines the
+    /// table for those that cannot be taken in.
     ///
-    /// Nothing may be prepared on the table.
+    /// Nothing may be prepared on the table. Afterwards the head is an own commit, or nothing behind the
+    /// newest own one needs to be known.
     pub(super) async fn follow_log(&self, id: &TableId) -> Result<()> {
+        for _ in 0..INTEGRATIONS_MAX {
+            self.sync_log(id).await?;
+            if Box::pin(self.integrate(id)).await? {
+                return Ok(());
+            }
+            self.resolve(id).await?;
+        }
+        Err(Error::new(
+            Code::CommitConflict,
+            "commits of others came faster than they were taken in",
+        ))
+    }
+
+    /// Moves the head over commits of others.
+    async fn sync_log(&self, id: &TableId) -> Result<()> {
         let table = self.table(id).await?;
         let log = self.log(&table)?;
         let latest = log.latest_version().await?;
         if latest < table.head {
+            require_gone(&table, &log).await?;
             let shown = latest.map_or_else(|| "none".to_owned(), |latest| latest.to_string());
             let head = table.head.unwrap_or_default();
             let why = format!("its log ends at version {shown}, version {head} was acknowledged");
@@ -45,6 +67,7 @@ impl Coordinator {
         }
         match log.read_slot(head).await? {
             Some(slot) if Digest::of(&slot) != known => {
+                read_again(log, head, &slot).await?;
                 let why =
                     format!("the commit of version {head} is not the one that was acknowledged");
                 Err(self.quarantine(id, table, Code::Corrupt, why).await)
@@ -61,27 +84,29 @@ impl Coordinator {
         version: TableVersion,
     ) -> Result<()> {
         let commit = log.read_commit(version).await?;
-        let why = match classify(&commit) {
-            CommitOrigin::Harmless => {
-                let entry = SyncForeign {
-                    table: id.clone(),
-                    version,
-                    digest: commit.digest(),
-                    time_ms: time_of(commit.info()).unwrap_or(table.head_time_ms),
-                };
-                // A refusal means that somebody else was first with the same decision.
-                self.propose(Entry::SyncForeign(entry)).await?;
-                return Ok(());
-            }
-            CommitOrigin::Own { attempt } => {
-                format!("version {version} was written by another directory (attempt {attempt})")
-            }
-            CommitOrigin::Foreign { what, engine } => foreign_change(&commit, what, engine),
+        if let CommitOrigin::Own { attempt } = classify(&commit) {
+            let why =
+                format!("version {version} was written by another directory (attempt {attempt})");
+            return Err(self.quarantine(id, table, Code::ForeignRewrite, why).await);
+        }
+        let entry = SyncForeign {
+            table: id.clone(),
+            version,
+            digest: commit.digest(),
+            time_ms: time_of(commit.info()).unwrap_or(table.head_time_ms),
         };
-        Err(self.quarantine(id, table, Code::ForeignRewrite, why).await)
+        // A refusal means that somebody else was first with the same decision.
+        self.propose(Entry::SyncForeign(entry)).await?;
+        Ok(())
     }
 
-    async fn quarantine(&self, id: &TableId, table: &TableState, code: Code, why: String) -> Error {
+    pub(super) async fn quarantine(
+        &self,
+        id: &TableId,
+        table: &TableState,
+        code: Code,
+        why: String,
+    ) -> Error {
         // Another coordinator may have written meanwhile what looks foreign from an older state.
         let now = self.table(id).await;
         if let Ok(now) = &now
@@ -105,33 +130,140 @@ impl Coordinator {
     }
 }
 
-/// Refuses a table that another engine changed: rows without hidden columns have no sequence, the index
-/// does not know them, and a key of theirs would be there twice.
-///
-/// The log may no longer hold the commit that changed it, so the live files are looked at too.
-///
-/// # Errors
-/// `FOREIGN_REWRITE`, with version and file; what the log says.
-pub(super) async fn require_own(log: &DeltaLog, snapshot: &TableSnapshot) -> Result<()> {
-    let first = log.commit_range().await?.map(|(first, _)| first);
-    let mut version = first.unwrap_or(snapshot.version);
-    while version <= snapshot.version {
-        if let Some(commit) = log.read_commit_if_there(version).await?
-            && let CommitOrigin::Foreign { what, engine } = classify(&commit)
-        {
-            let why = foreign_change(&commit, what, engine);
-            return Err(Error::new(Code::ForeignRewrite, why));
-        }
-        version = version.next();
-    }
-    let Some(file) = snapshot.files.iter().find(|file| !file.is_own()) else {
+/// A listing without the head counts only where the head cannot be read either.
+async fn require_gone(table: &TableState, log: &DeltaLog) -> Result<()> {
+    let Some(head) = table.head else {
         return Ok(());
     };
-    let message = format!(
-        "version {} holds file {}, which another engine wrote or deleted rows of",
-        snapshot.version, file.path
-    );
-    Err(Error::new(Code::ForeignRewrite, message))
+    match log.read_slot(head).await? {
+        None => Ok(()),
+        Some(_) => {
+            let message = format!(
+                "table {}: version {head} is there, and the listing of its log lacks it",
+                table.name
+            );
+            Err(Error::new(Code::Io, message))
+        }
+    }
+}
+
+/// Refuses bytes of a slot that a second look does not show: damage on the way is no evidence.
+pub(super) async fn read_again(log: &DeltaLog, version: TableVersion, seen: &[u8]) -> Result<()> {
+    match log.read_slot(version).await? {
+        Some(again) if again == seen => Ok(()),
+        _ => {
+            let message = format!("version {version}: two looks at its commit differ");
+            Err(Error::new(Code::Io, message))
+        }
+    }
+}
+
+/// What lies between the head and the newest own commit.
+#[derive(Debug)]
+pub(super) enum Tail {
+    /// Nothing that changes rows.
+    Quiet,
+    /// Commits of others behind the own one of that version; what the first found of them did.
+    Foreign(TableVersion, String),
+}
+
+/// Looks from the head down to the newest own commit: all below it is known.
+///
+/// # Errors
+/// `FOREIGN_REWRITE` when that commit is gone from the log and others changed the table; what the log says.
+pub(super) async fn tail(log: &DeltaLog, head: TableVersion) -> Result<Tail> {
+    let mut change = None;
+    let mut version = head;
+    loop {
+        let Some(commit) = log.read_commit_if_there(version).await? else {
+            return unknown_tail(log, head, change).await;
+        };
+        match classify(&commit) {
+            CommitOrigin::Own { .. } => {
+                return Ok(change.map_or(Tail::Quiet, |what| Tail::Foreign(version, what)));
+            }
+            CommitOrigin::Harmless => {}
+            CommitOrigin::Foreign { what, engine } => {
+                let what = foreign_change(&commit, what, engine);
+                if commit
+                    .actions
+                    .iter()
+                    .any(|a| matches!(a, Action::Unknown(_)))
+                {
+                    let why = format!("{what}, and an action that is not known");
+                    return Err(Error::new(Code::ForeignRewrite, why));
+                }
+                change = Some(what);
+            }
+        }
+        let Some(below) = version.0.checked_sub(1) else {
+            return unknown_tail(log, head, change).await;
+        };
+        version = TableVersion(below);
+    }
+}
+
+/// Without the newest own commit only the names of the live files tell whether others were there.
+async fn unknown_tail(log: &DeltaLog, head: TableVersion, change: Option<String>) -> Result<Tail> {
+    let refused = |why| Err(Error::new(Code::ForeignRewrite, why));
+    if let Some(change) = change {
+        return refused(format!("{change}, and the commits before are gone"));
+    }
+    let snapshot = log.snapshot(Some(head)).await?;
+    match snapshot.files.iter().find(|file| !file.is_own()) {
+        None => Ok(Tail::Quiet),
+        Some(file) => refused(format!(
+            "version {head} holds file {}, which another engine wrote or deleted rows of",
+            file.path
+        )),
+    }
+}
+
+/// Refuses what others changed beside the files between two versions.
+///
+/// # Errors
+/// `FOREIGN_REWRITE`, with what they changed.
+pub(super) fn check_declared(
+    id: &TableId,
+    before: &TableSnapshot,
+    after: &TableSnapshot,
+) -> Result<()> {
+    let refused = |what: String| {
+        let message = format!("others changed {what} up to version {}", after.version);
+        Err(Error::new(Code::ForeignRewrite, message))
+    };
+    if before.protocol != after.protocol {
+        return refused("the protocol".to_owned());
+    }
+    if before.metadata != after.metadata {
+        return refused("the metadata".to_owned());
+    }
+    let is_kept = |name: &str| name.starts_with("tidegate.") || name.starts_with("delta.");
+    let names = before.domains.keys().chain(after.domains.keys());
+    let mut kept = names.filter(|name| is_kept(name));
+    if let Some(name) = kept.find(|name| before.domains.get(*name) != after.domains.get(*name)) {
+        return refused(format!("the domain {name}"));
+    }
+    let prefix = format!("{id}/");
+    let names = before.transactions.keys().chain(after.transactions.keys());
+    let mut own = names.filter(|name| name.starts_with(&prefix));
+    let version = |snapshot: &TableSnapshot, name: &String| {
+        snapshot.transactions.get(name).map(|txn| txn.version)
+    };
+    match own.find(|name| version(before, name) != version(after, name)) {
+        Some(name) => refused(format!("the progress {name}")),
+        None => Ok(()),
+    }
+}
+
+/// Whether a commit only adds files.
+pub(super) fn is_append(commit: &TableCommit) -> bool {
+    commit.actions.iter().all(|action| {
+        matches!(
+            action,
+            Action::CommitInfo(_) | Action::Add(_) | Action::Cdc(_)
+        )
+    })
 }
 
 /// What a stranger's commit did, with the first file that it names.

@@ -3,7 +3,8 @@
 //! - `submit`: one batch, from its key to its answer.
 //! - `schema`: create, alter, drop.
 //! - `draft`: the exact bytes of a commit; `marks`: the batch marks in it; `answer`: the result in it.
-//! - `publish`: what a prepared commit becomes; `foreign`: commits of others.
+//! - `publish`: what a prepared commit becomes; `foreign`: commits of others; `integration`: what they did to
+//!   rows, taken in.
 //! - `right`: the epoch under which it works, and proposals whose answer was lost.
 //! - `recover`, `take_over`, `clean_up`: what dead coordinators left; `removal`: the files of a dropped table.
 //! - `adopt`: the state of a table from its log alone.
@@ -16,6 +17,7 @@ pub mod answer;
 mod clean_up;
 mod draft;
 mod foreign;
+mod integration;
 mod marks;
 mod publish;
 mod recover;
@@ -41,6 +43,8 @@ use crate::metadata::limits::INLINE_COMMIT_BYTES_MAX;
 use crate::metadata::{Entry, NodeId, Outcome, Refusal, State, TableId, TableState};
 use crate::workers::{Stores, Workers};
 
+pub use integration::ConflictCounts;
+pub(crate) use snapshots::SnapshotCache;
 pub use submit::BatchRequest;
 pub use take_over::Watch;
 
@@ -85,7 +89,8 @@ pub struct Coordinator {
     parts: CoordinatorParts,
     options: CoordinatorOptions,
     right: right::Right,
-    snapshots: snapshots::SnapshotCache,
+    snapshots: SnapshotCache,
+    conflicts: integration::Conflicts,
     locks: Mutex<BTreeMap<TableId, Arc<tokio::sync::Mutex<()>>>>,
 }
 
@@ -107,7 +112,8 @@ impl Coordinator {
             parts,
             options,
             right: right::Right::default(),
-            snapshots: snapshots::SnapshotCache::default(),
+            snapshots: SnapshotCache::default(),
+            conflicts: integration::Conflicts::default(),
             locks: Mutex::default(),
         }
     }

@@ -6,15 +6,20 @@
 use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::{ObjectStore, ObjectStoreExt};
+use tidegate_change::mutants::{Mutant, is_on};
+use tidegate_change::spec::TableMode;
 use tidegate_change::{AttemptId, Code, Digest, Error, Result, TableVersion};
 use tidegate_delta::actions::{Action, parse_commit};
 use tidegate_delta::log::{CommitOrigin, TableCommit, classify};
 use tidegate_delta::{CreateOutcome, DeltaLog, names};
 
 use super::draft::{CommitDraft, fence, rebased, time_of};
+use super::integration::Conflicts;
+use super::submit::resolved_spec;
 use super::{Coordinator, foreign};
 use crate::metadata::{
-    Abort, CommitBytes, Entry, Finalize, Pending, Rebase, SlotEvidence, TableId, TableState,
+    Abort, CommitBytes, Entry, Finalize, Outcome, Pending, Rebase, SlotEvidence, TableId,
+    TableState,
 };
 
 /// Writes of an empty slot before the caller is told to come again.
@@ -63,12 +68,33 @@ impl Coordinator {
             bytes: slot,
             actions,
         };
-        match (ours, classify(&commit)) {
-            (Some(ours), CommitOrigin::Harmless) => {
+        match ours {
+            Some(ours) if Box::pin(self.is_beside(id, table, &log, &commit)).await? => {
                 self.rebase(id, table, pending, (&log, &ours, &commit))
                     .await
             }
-            _ => self.abort_prepared(id, pending, &commit).await,
+            Some(_) | None => self.abort_prepared(id, pending, &commit).await,
+        }
+    }
+
+    /// Whether a commit of others touches nothing that a commit of ours builds on (K14): one without data, or
+    /// rows that came into a table without keys.
+    async fn is_beside(
+        &self,
+        id: &TableId,
+        table: &TableState,
+        log: &DeltaLog,
+        commit: &TableCommit,
+    ) -> Result<bool> {
+        match (classify(commit), table.head) {
+            (CommitOrigin::Harmless, _) => Ok(true),
+            (CommitOrigin::Foreign { .. }, Some(head)) if foreign::is_append(commit) => {
+                let head = (head, table.head_digest);
+                let snapshot = self.snapshots.at(id, log, head).await?;
+                let resolved = resolved_spec(&table.name, &snapshot)?;
+                Ok(resolved.spec.mode == TableMode::Append)
+            }
+            (CommitOrigin::Foreign { .. } | CommitOrigin::Own { .. }, _) => Ok(false),
         }
     }
 
@@ -89,7 +115,8 @@ impl Coordinator {
         for action in parse_commit(&names::commit(pending.version), &bytes)? {
             let Action::Add(add) = action else { continue };
             let path = add.relative_path()?;
-            if names::attempt_of(&path) == Some(attempt) && !foreign::is_there(log, &path).await? {
+            let is_ours = names::attempt_of(&path) == Some(attempt);
+            if is_ours && !is_on(Mutant::FilesUnchecked) && !foreign::is_there(log, &path).await? {
                 return Ok(None);
             }
         }
@@ -143,7 +170,9 @@ impl Coordinator {
             bytes,
             time_ms,
         };
-        self.propose(Entry::Rebase(entry)).await?;
+        if let Outcome::Rebased(_) = self.propose(Entry::Rebase(entry)).await?.outcome {
+            Conflicts::count(&self.conflicts.rebased);
+        }
         Ok(())
     }
 
@@ -162,7 +191,9 @@ impl Coordinator {
             attempt: pending.opened.index,
             evidence: Some(evidence),
         };
-        self.propose(Entry::Abort(entry)).await?;
+        if let Outcome::Aborted = self.propose(Entry::Abort(entry)).await?.outcome {
+            Conflicts::count(&self.conflicts.recomputed);
+        }
         Ok(())
     }
 
@@ -217,11 +248,18 @@ async fn write_slot(log: &DeltaLog, version: TableVersion, bytes: &Bytes) -> Res
     for _ in 0..PUT_TRIES {
         match log.create_commit(version, bytes.clone()).await {
             CreateOutcome::Created => return Ok(bytes.clone()),
-            CreateOutcome::Exists => {}
+            CreateOutcome::Exists => {
+                if let Some(slot) = mistaken(bytes) {
+                    return Ok(slot);
+                }
+            }
             CreateOutcome::Unknown(error) => last = Some(error),
         }
         // Neither answer says whose commit it is, only the slot does.
         if let Some(slot) = log.read_slot(version).await? {
+            if slot != *bytes {
+                foreign::read_again(log, version, &slot).await?;
+            }
             return Ok(slot);
         }
     }
@@ -231,4 +269,20 @@ async fn write_slot(log: &DeltaLog, version: TableVersion, bytes: &Bytes) -> Res
             format!("version {version}: the store creates no commit and shows none"),
         )
     }))
+}
+
+/// What a deliberate bug takes a taken slot for, without a look; nothing in the product.
+fn mistaken(ours: &Bytes) -> Option<Bytes> {
+    const HARMLESS: &str =
+        r#"{"commitInfo":{"timestamp":1,"inCommitTimestamp":1,"operation":"X"}}"#;
+    const FOREIGN: &str = r#"{"remove":{"path":"x","dataChange":true}}"#;
+    if is_on(Mutant::ExistsIsOurs) {
+        Some(ours.clone())
+    } else if is_on(Mutant::ExistsIsForeign) {
+        Some(Bytes::from_static(FOREIGN.as_bytes()))
+    } else if is_on(Mutant::ConflictIsForeign) {
+        Some(Bytes::from_static(HARMLESS.as_bytes()))
+    } else {
+        None
+    }
 }

@@ -1,10 +1,11 @@
 //! What coordinators that are gone left behind.
 
 use tidegate_change::Result;
+use tidegate_change::mutants::{Mutant, is_on};
 use tidegate_delta::names;
 
 use super::Coordinator;
-use crate::metadata::{Abort, Entry, TableId, TableState, TableStatus};
+use crate::metadata::{Abort, Entry, Finalize, TableId, TableState, TableStatus};
 
 impl Coordinator {
     /// Ends what dead coordinators began: publishes what they prepared, closes what they had open, finishes
@@ -47,6 +48,18 @@ impl Coordinator {
                 };
                 self.propose(Entry::Abort(entry)).await?;
             }
+        }
+        if let Some(pending) = table
+            .pending
+            .as_ref()
+            .filter(|_| is_on(Mutant::RecoveryFinalizes))
+        {
+            let entry = Finalize {
+                table: id.clone(),
+                version: pending.version,
+                attempt: pending.opened.index,
+            };
+            self.propose(Entry::Finalize(entry)).await?;
         }
         self.resolve(id).await?;
         self.parts.stores.remove_temporaries(&table.location)?;

@@ -5,7 +5,7 @@ use object_store::ObjectStore;
 use tidegate_change::spec::{ResolvedSpec, TableSpec, alter};
 use tidegate_change::{Code, Error, Kind, Result, TableVersion};
 use tidegate_delta::actions::Action;
-use tidegate_delta::{DeltaLog, TableDefinition};
+use tidegate_delta::{DeltaLog, TableDefinition, names};
 
 use super::draft::Draft;
 use super::right::LOSSES_MAX;
@@ -243,7 +243,9 @@ impl Coordinator {
             log: &log,
             attempt: attempt.index,
         };
-        let tried = self.try_schema(&open, operation, actions).await;
+        let tried = self
+            .try_plain(&open, (CommitKind::Schema, operation), actions)
+            .await;
         let tried = match tried {
             Ok(true) => Ok(true),
             tried => open.ended(tried, self.give_up(&open).await),
@@ -251,10 +253,11 @@ impl Coordinator {
         Ok(tried?.then(|| table.next_version()))
     }
 
-    async fn try_schema(
+    /// Commits actions that belong to no batch; false when another commit was first.
+    pub(super) async fn try_plain(
         &self,
         open: &OpenTry<'_>,
-        operation: &'static str,
+        (kind, operation): (CommitKind, &'static str),
         actions: Vec<Action>,
     ) -> Result<bool> {
         let time_ms = self.commit_time(open.table);
@@ -262,7 +265,7 @@ impl Coordinator {
             id: open.id,
             table: open.table,
             attempt: self.attempt_id(open.attempt),
-            kind: CommitKind::Schema,
+            kind,
             batches: &[],
             operation,
             result: None,
@@ -309,7 +312,14 @@ impl Coordinator {
 /// Refuses a location where something lies: it is not ours, and dropping the table must not meet it.
 async fn require_empty(table: &str, location: &str, log: &DeltaLog) -> Result<()> {
     let root = log.root();
-    let first = root.store().list(Some(root.path())).try_next().await;
+    // A coordinator that was replaced may have staged a commit late; nothing will ever refer to it.
+    let staged = root.location(names::STAGED_DIRECTORY)?;
+    let objects = root.store().list(Some(root.path()));
+    let others = objects.try_filter(|object| {
+        let is_staged = object.location.prefix_matches(&staged);
+        std::future::ready(!is_staged)
+    });
+    let first = std::pin::pin!(others).try_next().await;
     let first = first.map_err(|e| {
         Error::new(Code::Io, format!("{}: cannot be listed", root.path())).with_source(e)
     })?;

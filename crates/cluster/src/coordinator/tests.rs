@@ -6,4 +6,3 @@ mod lost_answers;
 mod races;
 mod support;
 mod take_over;
-mod toxic;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_change::{AttemptId, BatchId, Code, Digest, Error, TableVersion, WriterId};
 
 use super::refusal::Refusal;
+use crate::placement::Placement;
 
 /// Id of a table: the UUID of its Delta metadata.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -353,6 +354,9 @@ pub struct State {
     pub removed: BTreeSet<NodeId>,
     /// Current epochs.
     pub epochs: BTreeMap<NodeId, BTreeMap<Role, u64>>,
+    /// The workers.
+    #[serde(default)]
+    pub placement: Placement,
     /// Tables by id.
     pub tables: BTreeMap<TableId, Arc<TableState>>,
     /// Ids by name.
@@ -370,6 +374,7 @@ impl State {
             members: BTreeSet::new(),
             removed: BTreeSet::new(),
             epochs: BTreeMap::new(),
+            placement: Placement::default(),
             tables: BTreeMap::new(),
             names: BTreeMap::new(),
         }

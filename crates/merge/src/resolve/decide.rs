@@ -42,6 +42,8 @@ pub(super) struct Outcome {
     pub(super) deleted_at: u32,
     /// Whether hidden state differs from the stored one: the row or tombstone is written.
     pub(super) hidden_changed: bool,
+    /// Whether values that another engine wrote stay.
+    pub(super) is_foreign: bool,
 }
 
 impl Outcome {
@@ -55,6 +57,7 @@ impl Outcome {
             deletes: 0..0,
             deleted_at: NONE,
             hidden_changed: false,
+            is_foreign: false,
         }
     }
 }
@@ -336,6 +339,16 @@ impl Decider<'_> {
 
     /// A row that lives, with the suppliers of its leaves; leaves below `cut` are cleared (R-N4).
     fn live(&self, plan: &mut Plan, sides: Sides, delete: u32, cut: u32) -> Outcome {
+        let mut outcome = self.supplied(plan, sides, delete, cut);
+        let foreign = sides.row.filter(|row| self.state.rows.is_foreign(*row));
+        outcome.is_foreign = foreign.is_some_and(|row| {
+            let own = stored_value(self.grouped, row);
+            (0..self.rules.leaves.len()).any(|leaf| plan.leaf_source(&outcome, leaf) == own)
+        });
+        outcome
+    }
+
+    fn supplied(&self, plan: &mut Plan, sides: Sides, delete: u32, cut: u32) -> Outcome {
         let pool = &self.state.pool;
         let sequence = pool.greater(sides.stored_upsert, sides.upsert);
         let mut outcome = Outcome {
@@ -366,8 +379,9 @@ impl Decider<'_> {
             Ordering::Less if full => outcome.source = own,
             Ordering::Greater if whole != NONE => outcome.source = whole,
             Ordering::Equal if self.rules.row_mode && whole != NONE && full => {
-                let wins =
-                    self.ties.compare_payload(whole).is_gt() && !is_on(Mutant::StoredWinsTie);
+                let wins = self.ties.compare_payload(whole).is_gt()
+                    && !self.state.rows.is_foreign(row)
+                    && !is_on(Mutant::StoredWinsTie);
                 outcome.source = if wins { whole } else { own };
             }
             Ordering::Less | Ordering::Equal | Ordering::Greater => {
@@ -386,8 +400,10 @@ impl Decider<'_> {
             let stored = sides
                 .row
                 .map_or(NONE, |row| self.state.rows.leaf_sequence(row, leaf));
+            let foreign = sides.row.is_some_and(|row| self.state.rows.is_foreign(row));
             let order = pool.compare(event, stored).then_with(|| match event {
                 NONE => Ordering::Equal,
+                _ if foreign => Ordering::Less,
                 event => self.ties.compare_leaf(event, leaf),
             });
             let (source, sequence) = match (order, sides.row) {

@@ -150,7 +150,10 @@ impl Gatherer<'_> {
             pool.gather(&sequences)?,
             pool.gather(&floors)?,
             self.leaf_sequences(outcomes)?,
-            Arc::new(Int32Array::from(vec![schema; outcomes.len()])),
+            Arc::new(Int32Array::from_iter_values(outcomes.iter().map(|own| {
+                // Foreign values go on to win their ties.
+                if own.is_foreign { !schema } else { schema }
+            }))),
         ];
         if self.rules.layout.soft_delete {
             columns.push(self.deletes(outcomes)?);

@@ -36,6 +36,8 @@ pub(crate) struct Rows {
     deletes: Lists,
     /// The visible `deleted_at` (R-L1).
     deleted_at: Vec<u32>,
+    /// Rows with values that another engine wrote.
+    foreign: Vec<bool>,
     /// Leaf values by leaf.
     pub(crate) values: Vec<ArrayRef>,
 }
@@ -229,6 +231,7 @@ impl Rows {
             leaves,
             deletes,
             deleted_at,
+            foreign: foreign_rows(column(hidden::SCHEMA)?),
             values,
         };
         state.read_leaf_sequences(rules, rows, parts)?;
@@ -253,10 +256,9 @@ impl Rows {
             .map(|leaf| leaf.since)
             .max()
             .unwrap_or_default();
-        // A row without a schema number is of foreign origin and holds all that its file has.
         let schema = |row: usize| match schemas.is_null(row) {
             true => u32::MAX,
-            false => u32::try_from(schemas.value(row)).unwrap_or_default(),
+            false => schema_number(schemas.value(row)),
         };
         let values = match maps.null_count() == maps.len() {
             true => Vec::new(),
@@ -315,6 +317,11 @@ impl Rows {
         self.sequence + row
     }
 
+    /// Whether another engine wrote values of the row, which win a tie with their own sequence.
+    pub(crate) fn is_foreign(&self, row: u32) -> bool {
+        self.foreign.get(position(row)).copied().unwrap_or(false)
+    }
+
     pub(crate) fn floor(&self, row: u32) -> u32 {
         self.floors.get(position(row)).copied().unwrap_or(NONE)
     }
@@ -346,6 +353,18 @@ impl Rows {
     pub(crate) fn deleted_at(&self, row: u32) -> u32 {
         self.deleted_at.get(position(row)).copied().unwrap_or(NONE)
     }
+}
+
+/// The number behind what [`hidden::SCHEMA`] holds.
+pub(crate) fn schema_number(stored: i32) -> u32 {
+    let number = if stored < 0 { !stored } else { stored };
+    u32::try_from(number).unwrap_or_default()
+}
+
+fn foreign_rows(schemas: &ArrayRef) -> Vec<bool> {
+    let schemas = schemas.as_primitive::<Int32Type>();
+    let is_foreign = |number: Option<i32>| number.is_some_and(|number| number < 0);
+    schemas.iter().map(is_foreign).collect()
 }
 
 impl Tombstones {

@@ -4,6 +4,7 @@
 mod append;
 mod batching;
 mod counters;
+mod foreign;
 mod key_change;
 mod rules;
 

@@ -5,6 +5,7 @@
 mod cluster;
 mod load;
 mod quantity;
+mod stores;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,9 +13,11 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use tidegate_change::{Code, Error, Result};
 
+use crate::stores::Address;
 pub use cluster::Cluster;
 pub use load::{Overrides, VARIABLE_PREFIX};
 pub use quantity::{Bytes, Span};
+pub use stores::{Azure, Gcs, S3, SecretPlace, Stores};
 
 /// Longest drain; a supervisor that stops a node waits no longer than ten seconds.
 const DRAIN_MS_MAX: u64 = 9_000;
@@ -29,8 +32,9 @@ pub struct Config {
     pub advertise: Option<String>,
     /// Directory of metadata, spool and, unless it lies elsewhere, the lake; of this node alone.
     pub data: PathBuf,
-    /// Root of the tables, shared by all nodes of a cluster; `lake` below `data` where it is not given.
-    pub lake: Option<PathBuf>,
+    /// Root of the tables, a directory or an address, `s3://bucket/prefix`, shared by all nodes of a cluster;
+    /// `lake` below `data` where it is not given.
+    pub lake: Option<String>,
     /// What the node does.
     pub roles: Vec<NodeRole>,
     /// Listen beyond this machine without encryption.
@@ -50,6 +54,8 @@ pub struct Config {
     pub tls: Tls,
     /// The cluster that the node belongs to.
     pub cluster: Cluster,
+    /// How object stores are reached.
+    pub stores: Stores,
 }
 
 impl Default for Config {
@@ -68,6 +74,7 @@ impl Default for Config {
             sources: Sources::default(),
             tls: Tls::default(),
             cluster: Cluster::default(),
+            stores: Stores::default(),
         }
     }
 }
@@ -163,6 +170,8 @@ impl Default for KeepAlive {
 pub struct Sources {
     /// Directories below which `file://` addresses are opened.
     pub directories: Vec<PathBuf>,
+    /// Addresses of buckets and prefixes, `s3://bucket/prefix`, below which objects are opened.
+    pub prefixes: Vec<String>,
 }
 
 /// Encryption; off where no certificate is given.
@@ -212,6 +221,12 @@ impl Config {
         }
         if self.drain.ms() > DRAIN_MS_MAX {
             return Err(invalid("drain", "must be at most 9s"));
+        }
+        if let Some(lake) = &self.lake {
+            Address::parse(lake).map_err(|e| e.context("lake"))?;
+        }
+        for prefix in &self.sources.prefixes {
+            Address::parse(prefix).map_err(|e| e.context("sources.prefixes"))?;
         }
         match &self.advertise {
             Some(text) if !text.starts_with("http://") && !text.starts_with("https://") => {

@@ -23,5 +23,6 @@ pub(crate) use self::admission::Admission;
 pub(crate) use self::channels::Channels;
 pub(crate) use self::elsewhere::{Elsewhere, is_forwarded};
 pub(crate) use self::outside::Outside;
+pub(crate) use self::pause::{pause, within};
 pub(crate) use self::service::group_service;
 pub(crate) use self::steward::{Steward, StewardParts};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_change::{Error, Result};
+use tidegate_cluster::placement::PlacementKeeper;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -15,8 +16,11 @@ use super::listener::connections;
 use super::router::{outside_router, router, set_not_serving, set_serving};
 use super::serving::Serving;
 use crate::config::{Config, NodeRole};
-use crate::embedded::OpenOptions;
+use crate::embedded::{OpenOptions, lake_of};
 use crate::group::{Channels, Outside, Steward, StewardParts};
+use crate::stores::RemoteStores;
+use crate::threads::WorkThreads;
+use crate::work::{NodeWork, node_without_log, start_keeping};
 
 /// What batches that were asked to stop may still take, and calls to be answered.
 const LAST_CALL: Duration = Duration::from_millis(700);
@@ -35,6 +39,36 @@ pub struct Node {
     server: JoinHandle<Result<()>>,
     /// Brings the node into its cluster and watches; ends when the node must.
     steward: Option<JoinHandle<Error>>,
+    work: Option<Working>,
+}
+
+/// What a node of several does for batches, and the tasks that tell others of it.
+#[derive(Debug)]
+struct Working {
+    own: NodeWork,
+    config: Arc<Config>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Working {
+    fn new(own: NodeWork, config: Arc<Config>, keeper: Option<Arc<PlacementKeeper>>) -> Self {
+        let mut tasks: Vec<_> = own.start_beats(&config).into_iter().collect();
+        tasks.extend(keeper.map(|keeper| start_keeping(keeper, &config)));
+        Self { own, config, tasks }
+    }
+
+    /// Takes no more work, and lets what was begun end.
+    async fn drain(&self) {
+        // A sign of life after the last one would bring work again.
+        self.tasks.iter().for_each(JoinHandle::abort);
+        self.own.drain(&self.config).await;
+    }
 }
 
 /// Why a node that was not asked to stop cannot go on.
@@ -71,6 +105,9 @@ impl Node {
         let memory_bytes = config.memory.map_or(options.memory_bytes, |bytes| bytes.0);
         let options = OpenOptions {
             memory_bytes,
+            lake: config.lake.clone().or(options.lake),
+            stores: RemoteStores::new(config.stores.clone()),
+            probe_lake: true,
             ..options
         };
         let listen = config.listen;
@@ -89,8 +126,9 @@ impl Node {
         let channels = Channels::new(&config.tls)?;
         let connections_max = config.limits.connections;
         if !config.has_role(NodeRole::Meta) {
+            let work = work_alone(&config, &options, &channels, endpoint.clone())?;
             let outside = Outside::new(config.cluster.peers.clone(), channels);
-            let (router, health) = outside_router(&config, &outside)?;
+            let (router, health) = outside_router(&config, &outside, &work)?;
             let (stop_listening, server) = serve(router, listener, connections_max);
             return Ok(Self {
                 serving: None,
@@ -100,6 +138,7 @@ impl Node {
                 stop_listening: Some(stop_listening),
                 server,
                 steward: None,
+                work: Some(Working::new(work, Arc::new(config), None)),
             });
         }
         let random = Arc::clone(&options.random);
@@ -116,7 +155,12 @@ impl Node {
             }
         };
         let (stop_listening, server) = serve(router, listener, connections_max);
+        let work = serving.work.clone().map(|work| {
+            let config = Arc::clone(&serving.config);
+            Working::new(work.own, config, Some(work.keeper))
+        });
         Ok(Self {
+            work,
             serving: Some(serving),
             address,
             endpoint,
@@ -187,6 +231,9 @@ impl Node {
             hand_over(serving).await;
             drain(serving).await;
         }
+        if let Some(work) = &self.work {
+            work.drain().await;
+        }
         // A member hears of entries through the listener, so that its batches need it to the end.
         if let Some(stop) = self.stop_listening.take() {
             // The server may have failed; then there is nothing to stop.
@@ -204,6 +251,30 @@ impl Node {
         }
         ended
     }
+}
+
+/// The work of a node without the log.
+fn work_alone(
+    config: &Config,
+    options: &OpenOptions,
+    channels: &Channels,
+    endpoint: String,
+) -> Result<NodeWork> {
+    let options = OpenOptions {
+        lake: config.lake.clone().or_else(|| options.lake.clone()),
+        ..options.clone()
+    };
+    let lake = lake_of(&config.data, &options)?.shared();
+    let node = node_without_log(&config.data, options.random.as_ref())?;
+    let threads = Arc::new(WorkThreads::start()?);
+    let seat = (node, endpoint);
+    Ok(NodeWork::new(
+        config,
+        &options,
+        (Arc::new(lake), channels),
+        seat,
+        threads,
+    ))
 }
 
 /// Takes connections until it is told to stop.

@@ -1,8 +1,11 @@
 //! The services of a node, with their limits.
 
+use std::sync::Arc;
+
 use arrow_flight::flight_service_server::FlightServiceServer;
 use tidegate_change::{Code, Error, Result};
 use tidegate_cluster::metadata::replicated::transport::grpc::peer_service;
+use tidegate_cluster::worker::grpc::{placement_service, work_flight, work_service};
 use tidegate_rpc::DESCRIPTORS;
 use tidegate_rpc::encryption::choose_provider;
 use tidegate_rpc::v1::batch_service_server::BatchServiceServer;
@@ -18,6 +21,7 @@ use crate::config::{Config, Tls};
 use crate::flight::FlightEndpoint;
 use crate::group::{Outside, group_service};
 use crate::services::{BatchApi, ClusterApi, TableApi};
+use crate::work::NodeWork;
 
 /// Bytes of a stream that a caller may send ahead.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
@@ -67,9 +71,15 @@ pub(super) fn router(serving: &Serving) -> Result<(Router, HealthReporter)> {
     }
     let admission = serving.elsewhere.admission.clone();
     let peers = peer_service(serving.embedded.member().inbox());
-    let router = router
+    let mut router = router
         .add_service(peers)
         .add_service(group_service(admission));
+    if let Some(work) = &serving.work {
+        let worker = Arc::clone(&work.own.worker);
+        router = router
+            .add_service(work_service(worker, work.own.handle()))
+            .add_service(placement_service(Arc::clone(&work.keeper)));
+    }
     Ok((router, reporter))
 }
 
@@ -77,12 +87,15 @@ pub(super) fn router(serving: &Serving) -> Result<(Router, HealthReporter)> {
 pub(super) fn outside_router(
     config: &Config,
     outside: &Outside,
+    work: &NodeWork,
 ) -> Result<(Router, HealthReporter)> {
     let (reporter, health) = tonic_health::server::health_reporter();
     let (v1, v1alpha) = (reflection().build_v1(), reflection().build_v1alpha());
     let invalid = |e| Error::internal("the descriptors cannot be served").with_source(e);
     let router = server(config)?
         .add_routes(outside.routes())
+        .add_service(work_service(Arc::clone(&work.worker), work.handle()))
+        .add_service(work_flight(Arc::clone(&work.worker), work.handle()))
         .add_service(health)
         .add_service(v1.map_err(invalid)?)
         .add_service(v1alpha.map_err(invalid)?);

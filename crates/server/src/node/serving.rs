@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use tidegate_change::{Code, Error, Result};
+use tidegate_cluster::Workers;
 use tidegate_cluster::metadata::replicated::transport::grpc::GrpcTransport;
 use tidegate_cluster::metadata::replicated::{MemberOptions, NewDirectory};
+use tidegate_cluster::placement::PlacementKeeper;
 use tokio::sync::{Semaphore, watch};
 
 use crate::batches::Batches;
@@ -13,6 +15,7 @@ use crate::embedded::{Embedded, OpenOptions};
 use crate::group::{Admission, Channels, Elsewhere};
 use crate::spool::Spool;
 use crate::threads::WorkThreads;
+use crate::work::{LateWorkers, NodeWork, keeper_of};
 
 /// What all services of a node work with. Clones are one and the same.
 #[derive(Clone, Debug)]
@@ -28,6 +31,8 @@ pub(crate) struct Serving {
     pub(crate) endpoint: String,
     /// Who belongs to the cluster, and the way to them.
     pub(crate) elsewhere: Elsewhere,
+    /// Parts of batches that it does, its own and those of others; none where no other node is.
+    pub(crate) work: Option<ServedWork>,
     stops: Arc<watch::Sender<bool>>,
 }
 
@@ -42,15 +47,16 @@ impl Serving {
             lake: config.lake.clone().or(options.lake),
             ..options
         };
-        let embedded = match config.is_clustered() {
-            false => Embedded::open(&config.data, options).await?,
+        let threads = Arc::new(WorkThreads::start()?);
+        let (embedded, work) = match config.is_clustered() {
+            false => (Embedded::open(&config.data, options).await?, None),
             true => {
-                let member = member_options(&config, &options, &channels);
-                Embedded::open_member(&config.data, options, &member).await?
+                let own = (endpoint.clone(), Arc::clone(&threads));
+                let (embedded, work) = open_among_others(&config, options, &channels, own).await?;
+                (embedded, Some(work))
             }
         };
         let embedded = Arc::new(embedded);
-        let threads = Arc::new(WorkThreads::start()?);
         let admission = Admission::new(Arc::clone(embedded.member()));
         Ok(Self {
             batches: Batches::new(Arc::clone(&embedded), Arc::clone(&threads), &config.limits),
@@ -64,6 +70,7 @@ impl Serving {
                 admission,
                 channels,
             },
+            work,
             stops: Arc::default(),
         })
     }
@@ -85,6 +92,37 @@ impl Serving {
     pub(crate) fn stopping() -> Error {
         Error::new(Code::Unavailable, "the node stops")
     }
+}
+
+/// What a node with the log does for batches.
+#[derive(Clone, Debug)]
+pub(crate) struct ServedWork {
+    pub(crate) own: NodeWork,
+    /// Hears workers while the node leads.
+    pub(crate) keeper: Arc<PlacementKeeper>,
+}
+
+/// Opens a member of a group whose batches go to the workers of the cluster.
+async fn open_among_others(
+    config: &Config,
+    options: OpenOptions,
+    channels: &Channels,
+    (endpoint, threads): (String, Arc<WorkThreads>),
+) -> Result<(Embedded, ServedWork)> {
+    let member = member_options(config, &options, channels);
+    let late = Arc::new(LateWorkers::default());
+    let options = OpenOptions {
+        workers: Arc::clone(&late) as Arc<dyn Workers>,
+        ..options
+    };
+    let embedded = Embedded::open_member(&config.data, options.clone(), &member).await?;
+    let member = embedded.member();
+    let stores = Arc::new(embedded.lake().clone());
+    let seat = (member.node(), endpoint);
+    let own = NodeWork::new(config, &options, (stores, channels), seat, threads);
+    late.set(own.workers(member));
+    let keeper = keeper_of(member, &options, config);
+    Ok((embedded, ServedWork { own, keeper }))
 }
 
 /// How the log of a node of several is opened: a new one waits until it is taken in, or founds.

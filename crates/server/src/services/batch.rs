@@ -20,6 +20,7 @@ use tonic::{Request, Response, Status};
 
 use super::batch_list::list_batches;
 use super::{Answers, deadline};
+use crate::addresses::Places;
 use crate::apply::{ApplyOptions, Submission};
 use crate::batches::{BatchRecord, BatchStatus};
 use crate::group::{Elsewhere, is_forwarded};
@@ -65,14 +66,19 @@ impl BatchApi {
 
     /// Reads names and content of the sources and takes the batch.
     async fn take(&self, asked: v1::SubmitBatchRequest) -> Result<Submission> {
-        let directories = self.serving.config.sources.directories.clone();
+        let serving = self.serving.clone();
         let submission = self.serving.threads.run(async move {
             let addresses = asked
                 .sources
                 .iter()
                 .map(|source| Ok((source.url.clone(), format_of(&source.format)?)))
                 .collect::<Result<Vec<_>>>()?;
-            let sources = SourceSet::of_addresses(&addresses, &directories)?;
+            let places = Places {
+                sources: &serving.config.sources,
+                stores: &serving.embedded.options.stores,
+                spool: &serving.spool,
+            };
+            let sources = SourceSet::of_addresses(&addresses, &places).await?;
             let options = ApplyOptions {
                 batch_id: Some(asked.batch_id).filter(|id| !id.is_empty()),
                 format: None,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tidegate_change::{Code, Error, Result};
 use tidegate_cluster::metadata::replicated::{GroupStatus, MemberStatus};
 use tidegate_cluster::metadata::{NodeId, Role, State};
+use tidegate_cluster::placement::Placement;
 use tidegate_rpc::status::{not_leader, status_of};
 use tidegate_rpc::v1;
 use tidegate_rpc::v1::cluster_service_client::ClusterServiceClient;
@@ -50,8 +51,8 @@ impl ClusterApi {
             leader_node_id: status.leader.map(|leader| leader.0),
             term: status.term,
             applied_index: status.applied_index,
-            nodes: nodes.collect(),
-            placement_epoch: 0,
+            nodes: with_workers(nodes.collect(), &state.placement),
+            placement_epoch: state.placement.epoch,
             node_id: status.node.0,
             program_version: env!("CARGO_PKG_VERSION").to_owned(),
         }
@@ -111,6 +112,29 @@ fn node_of(
     }
 }
 
+/// The nodes, with those that work among them.
+fn with_workers(mut nodes: Vec<v1::Node>, placement: &Placement) -> Vec<v1::Node> {
+    for (node, placed) in &placement.workers {
+        let known = nodes.iter().position(|known| known.node_id == node.0);
+        let known = known.unwrap_or_else(|| {
+            nodes.push(v1::Node {
+                node_id: node.0,
+                endpoint: placed.endpoint.clone(),
+                state: "live".to_owned(),
+                ..v1::Node::default()
+            });
+            nodes.len() - 1
+        });
+        if let Some(known) = nodes.get_mut(known) {
+            known.roles.push("worker".to_owned());
+            if placed.is_draining {
+                known.state = "draining".to_owned();
+            }
+        }
+    }
+    nodes
+}
+
 /// Whether a node lives, as far as this one can tell.
 fn life_of(known: &MemberStatus, status: &GroupStatus, gone_after: Duration) -> &'static str {
     if known.node == status.node {
@@ -167,10 +191,14 @@ impl ClusterService for ClusterApi {
         &self,
         request: Request<v1::DrainNodeRequest>,
     ) -> Result<Response<v1::DrainNodeResponse>, Status> {
-        let message = format!(
-            "drain {}: no worker of its own is known here",
-            request.get_ref().node_id
-        );
-        Err(status_of(&Error::new(Code::Unsupported, message)))
+        let node = request.get_ref().node_id;
+        self.require_cluster(&format!("drain {node}"))?;
+        let Some(work) = &self.serving.work else {
+            return Err(status_of(&Error::internal(
+                "a node without work in a cluster",
+            )));
+        };
+        let drained = deadline::bounded(request.metadata(), work.keeper.drain(NodeId(node))).await;
+        self.changed(drained, v1::DrainNodeResponse {})
     }
 }

@@ -58,18 +58,27 @@ pub trait Driver {
     fn watermark(&mut self) -> Result<Option<Value>, String>;
 }
 
+/// How much of a history model and product agree on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Agreement {
+    /// All of it.
+    Whole,
+    /// What comes before a batch whose outcome the rules leave open.
+    UpToOpenRules,
+}
+
 /// Runs a history through the model and a driver and compares them after every batch.
 ///
 /// # Errors
 /// The first difference, in words.
-pub fn check(history: &Scenario, driver: &mut dyn Driver) -> Result<(), String> {
+pub fn check(history: &Scenario, driver: &mut dyn Driver) -> Result<Agreement, String> {
     let mut oracle = Oracle::new(history).map_err(|code| format!("the model refuses: {code}"))?;
     let exact = history.spec.feed.is_none();
     for (index, batch) in history.batches.iter().enumerate() {
         let expected = oracle.apply(batch);
         // From here on nothing can be said; the generator leaves out what it sees coming.
         if !oracle.unsettled().is_empty() {
-            return Ok(());
+            return Ok(Agreement::UpToOpenRules);
         }
         let observed = driver
             .apply(index, batch)
@@ -102,7 +111,7 @@ pub fn check(history: &Scenario, driver: &mut dyn Driver) -> Result<(), String> 
             ));
         }
     }
-    Ok(())
+    Ok(Agreement::Whole)
 }
 
 fn differs(oracle: &Oracle, expected: &Outcome, observed: Observed, exact: bool) -> Option<String> {

@@ -9,7 +9,7 @@ use tidegate_delta::actions::{Action, AddFile, to_bytes};
 use tidegate_delta::names;
 
 use super::races::{APPEND, VACUUM, lake, put_commit};
-use super::support::{FakeWorkers, Lake, TABLE, member, parts, spec};
+use super::support::{FakeWorkers, Lake, TABLE, member, parts, request, spec};
 use crate::coordinator::{Coordinator, CoordinatorOptions};
 
 /// Another directory, which does not know the table.
@@ -25,7 +25,7 @@ async fn stranger(lake: &Lake, directory: &std::path::Path) -> Coordinator {
 }
 
 #[tokio::test]
-async fn a_table_that_another_engine_changed_is_not_adopted() {
+async fn what_another_engine_committed_last_is_judged_after_the_adoption() {
     let lake = lake().await;
     lake.submit("b1", "x").await.unwrap();
     put_commit(&lake.store, 2, VACUUM).await;
@@ -36,14 +36,16 @@ async fn a_table_that_another_engine_changed_is_not_adopted() {
     put_commit(&lake.store, 3, APPEND).await;
     let directory = tempfile::tempdir().unwrap();
     let other = stranger(&lake, directory.path()).await;
-    let error = other.adopt(TABLE, None).await.unwrap_err();
+    other.adopt(TABLE, None).await.unwrap();
+    let error = other.submit(&request("b2", "y")).await.unwrap_err();
     assert_eq!(error.code(), Code::ForeignRewrite);
     let text = error.to_string();
     assert!(
         text.contains("version 3") && text.contains("p.parquet"),
         "{text}"
     );
-    assert!(other.state().await.unwrap().tables.is_empty());
+    let error = other.submit(&request("b2", "y")).await.unwrap_err();
+    assert_eq!(error.code(), Code::Quarantined);
 }
 
 #[tokio::test]

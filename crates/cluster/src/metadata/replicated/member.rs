@@ -246,6 +246,27 @@ impl Member {
         }
     }
 
+    /// A part of that state.
+    pub(crate) fn with_state<T>(&self, pick: impl FnOnce(&State) -> T) -> T {
+        self.leadership.with_state(pick)
+    }
+
+    /// Waits until this member has applied everything that was acknowledged before the call.
+    ///
+    /// # Errors
+    /// When nobody confirms what that is.
+    pub(crate) async fn caught_up(&self) -> Result<()> {
+        self.barrier().await
+    }
+
+    /// Waits until this member may have applied more; for ever where it has stopped.
+    pub(crate) async fn applied_more(&self) {
+        let mut metrics = self.raft.metrics();
+        if metrics.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Stops this member in order: it answers no more, and its file is closed.
     pub async fn stop(&self) {
         if let Err(error) = self.raft.shutdown().await {
