@@ -23,8 +23,10 @@ const WATCH_PAUSE: Duration = Duration::from_millis(500);
 const IDENTIFY: Duration = Duration::from_millis(500);
 /// How long the leader may take to take a node in.
 const JOIN: Duration = Duration::from_secs(30);
-/// Looks in a row without a leader after which a node asks its peers whether it was removed.
-const LEADERLESS_LOOKS_MAX: u32 = 10;
+/// Looks after which a node that does not lead asks the leader whether it still belongs to the cluster.
+const CONFIRM_LOOKS: u32 = 4;
+/// How long the leader may take to say so.
+const CONFIRM: Duration = Duration::from_secs(2);
 
 /// What a steward works with.
 #[derive(Clone, Debug)]
@@ -63,7 +65,7 @@ impl Steward {
             return error;
         }
         settled().await;
-        let (mut leaderless_looks, mut leading_looks) = (0, 0);
+        let (mut looks, mut leading_looks) = (0_u32, 0);
         loop {
             pause(WATCH_PAUSE).await;
             let status = self.member().status();
@@ -74,12 +76,15 @@ impl Steward {
             if leading_looks > 0 {
                 self.take_over(&status, WATCH_PAUSE * leading_looks).await;
             }
-            leaderless_looks = match status.leader {
-                Some(_) => 0,
-                None => leaderless_looks + 1,
-            };
-            // A node that is removed hears no more of its group, so it has to ask.
-            if (leaderless_looks >= LEADERLESS_LOOKS_MAX || !is_settled(&status, &self.parts))
+            looks = looks.wrapping_add(1);
+            if !status.leads()
+                && looks.is_multiple_of(CONFIRM_LOOKS)
+                && let Some(Err(error)) = within(CONFIRM, self.member().confirm()).await
+                && error.code() == Code::Fenced
+            {
+                return error;
+            }
+            if !is_settled(&status, &self.parts)
                 && let Err(error) = self.settle().await
             {
                 return error;

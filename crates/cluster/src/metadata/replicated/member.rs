@@ -296,6 +296,15 @@ impl Member {
         }
     }
 
+    /// Confirms by the leader's word that this member belongs to its group still: one that was removed hears
+    /// no more of it, and goes on to believe what it heard last.
+    ///
+    /// # Errors
+    /// `FENCED` when it was removed; `NOT_LEADER` when nobody can tell at the moment.
+    pub async fn confirm(&self) -> Result<()> {
+        self.barrier().await
+    }
+
     /// Whether it founds its group, and has not done so yet.
     #[must_use]
     pub fn is_about_to_found(&self) -> bool {
