@@ -211,7 +211,6 @@ impl Coordinator {
         let Some(head) = table.head else {
             return Err(Refusal::TableUnknown.into_error(&table.name));
         };
-        self.close_leftovers(id, &table).await?;
         let entry = OpenAttempt {
             table: id.clone(),
             epoch: self.epoch().await?,
@@ -367,21 +366,6 @@ impl Coordinator {
             Outcome::Refused(refusal) => Err(refusal.into_error(&open.table.name)),
             _ => Err(Error::internal("a commit was not prepared")),
         }
-    }
-
-    /// Closes attempts of this coordinator's own that it does not work on: the answer to their opening was
-    /// lost. It works on a table one attempt at a time, so that none of them is at work.
-    async fn close_leftovers(&self, id: &TableId, table: &TableState) -> Result<()> {
-        let attempts = table.attempts.iter();
-        for (attempt, _) in attempts.filter(|(_, open)| open.epoch == self.epoch) {
-            let entry = Abort {
-                table: id.clone(),
-                attempt: *attempt,
-                evidence: None,
-            };
-            self.propose(Entry::Abort(entry)).await?;
-        }
-        Ok(())
     }
 
     /// Closes an attempt that got no version and collects its files; one that is prepared stays.

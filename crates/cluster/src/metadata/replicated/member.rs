@@ -321,9 +321,9 @@ impl Member {
             Ok(_) => Err(no_answer("the leader's answer makes no sense")),
             Err(CallError::NotSent(_)) => Ok(None),
             Err(CallError::NoAnswer(why)) => Err(no_answer(&why)),
-            Err(CallError::Refused(Refused { error, .. })) => match error.code() {
-                Code::NotLeader => Ok(None),
-                _ => Err(error),
+            Err(CallError::Refused(Refused { error, .. })) => match is_no_leader(&error) {
+                true => Ok(None),
+                false => Err(error),
             },
         }
     }
@@ -369,7 +369,7 @@ impl Member {
         let call = self.links.call(*leader, peer, Request::ReadIndex);
         match self.while_led_by(*leader, call).await {
             Some(Ok(Response::ReadIndex(index))) => Ok(index),
-            Some(Err(CallError::Refused(refused))) => Err(refused),
+            Some(Err(CallError::Refused(other))) if !is_stranger(&other.error) => Err(other),
             // Asking again does no harm.
             _ => Err(refused),
         }
@@ -441,6 +441,16 @@ impl Drop for Member {
         });
         self.store.close();
     }
+}
+
+/// Whether whoever refused does not lead, so that another may be asked.
+fn is_no_leader(error: &Error) -> bool {
+    error.code() == Code::NotLeader || is_stranger(error)
+}
+
+/// Whether a message reached another node than it was for: the leader is gone, and its address is another's.
+fn is_stranger(error: &Error) -> bool {
+    error.code() == Code::InvalidArgument
 }
 
 fn new_identity(options: &MemberOptions) -> Identity {
