@@ -6,11 +6,13 @@ use std::{env, fs};
 
 use prost::Message;
 
-const FILES: [&str; 4] = [
+const FILES: [&str; 6] = [
     "tidegate/v1/batch.proto",
     "tidegate/v1/table.proto",
     "tidegate/v1/cluster.proto",
     "tidegate/internal/v1/raft.proto",
+    "tidegate/internal/v1/work.proto",
+    "tidegate/internal/v1/group.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

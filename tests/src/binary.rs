@@ -16,6 +16,8 @@ pub struct Binary {
     scratch: TempDir,
     local: PathBuf,
     endpoint: Option<String>,
+    /// Further variables of its environment.
+    variables: Vec<(String, String)>,
     clock: Cell<Option<i64>>,
 }
 
@@ -32,7 +34,20 @@ impl Binary {
             scratch,
             local,
             endpoint: None,
+            variables: Vec::new(),
             clock: Cell::new(None),
+        })
+    }
+
+    /// The binary on an empty directory whose lake is in an object store.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn in_lake(address: &str, mut variables: Vec<(String, String)>) -> anyhow::Result<Self> {
+        variables.push(("TIDEGATE_LAKE".to_owned(), address.to_owned()));
+        Ok(Self {
+            variables,
+            ..Self::new()?
         })
     }
 
@@ -96,6 +111,8 @@ impl Binary {
             Some(endpoint) => command.env("TIDEGATE_ENDPOINT", endpoint),
             None => command.env_remove("TIDEGATE_ENDPOINT"),
         };
+        command.env_remove("TIDEGATE_LAKE");
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         match self.clock.get() {
             Some(seconds) => command.env("TIDEGATE_CLOCK", seconds.to_string()),
             None => command.env_remove("TIDEGATE_CLOCK"),

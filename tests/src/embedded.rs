@@ -8,9 +8,11 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tidegate_change::clock::{Clock, SystemClock};
 use tidegate_change::{Error, TableSpec, TableVersion, json};
+use tidegate_cluster::{LocalWorkers, Workers};
 use tidegate_query::{ChangesStart, FeedBounds, ReadOptions, Rows, stream_changes};
+use tidegate_server::config::Stores;
 use tidegate_server::{
-    ApplyOptions, ConflictCounts, Embedded, OpenOptions, Reader, SourceArgument,
+    ApplyOptions, ConflictCounts, Embedded, OpenOptions, Reader, RemoteStores, SourceArgument,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -82,7 +84,42 @@ impl InProcess {
     /// # Errors
     /// As [`Self::new`].
     pub fn with_memory(memory_bytes: u64) -> anyhow::Result<Self> {
+        Self::with_workers(memory_bytes, |_| Ok(Arc::new(LocalWorkers)))
+    }
+
+    /// The same, with batches that are executed by the workers that are made for the directory.
+    ///
+    /// # Errors
+    /// As [`Self::new`], or when the workers cannot be made.
+    pub fn with_workers(
+        memory_bytes: u64,
+        workers: impl FnOnce(&Path) -> anyhow::Result<Arc<dyn Workers>>,
+    ) -> anyhow::Result<Self> {
+        Self::opened(|data| {
+            Ok(OpenOptions {
+                memory_bytes,
+                ..OpenOptions::new(workers(data)?)
+            })
+        })
+    }
+
+    /// The library on an empty directory whose lake is in an object store.
+    ///
+    /// # Errors
+    /// As [`Self::new`], and what is wrong with the store.
+    pub fn in_lake(address: &str, stores: Stores) -> anyhow::Result<Self> {
+        Self::opened(|_| {
+            Ok(OpenOptions {
+                lake: Some(address.to_owned()),
+                stores: RemoteStores::new(stores),
+                ..OpenOptions::default()
+            })
+        })
+    }
+
+    fn opened(options: impl FnOnce(&Path) -> anyhow::Result<OpenOptions>) -> anyhow::Result<Self> {
         let scratch = tempfile::tempdir()?;
+        let data = scratch.path().join("data");
         let clock = Arc::new(SetClock::default());
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
@@ -91,10 +128,9 @@ impl InProcess {
         let shared: Arc<dyn Clock> = Arc::<SetClock>::clone(&clock);
         let options = OpenOptions {
             clock: shared,
-            memory_bytes,
-            ..OpenOptions::default()
+            ..options(&data)?
         };
-        let embedded = runtime.block_on(Embedded::open(&scratch.path().join("data"), options))?;
+        let embedded = runtime.block_on(Embedded::open(&data, options))?;
         Ok(Self {
             embedded,
             runtime,

@@ -115,3 +115,52 @@ pub trait Harness {
     /// Sets the clock that retention is measured by; None is the machine's.
     fn set_clock(&self, seconds: Option<i64>);
 }
+
+/// A harness whose tables have a number of buckets, whatever their specs say of it.
+#[derive(Debug)]
+pub struct WithBuckets<H> {
+    /// The harness.
+    pub harness: H,
+    /// The number.
+    pub buckets: u32,
+}
+
+impl<H> WithBuckets<H> {
+    fn spec(&self, text: &str) -> Answer<String> {
+        let Ok(mut spec) = serde_json::from_str::<serde_json::Map<_, _>>(text) else {
+            return Ok(format!("{text}\nbuckets: {}\n", self.buckets));
+        };
+        spec.insert("buckets".into(), self.buckets.into());
+        serde_json::to_string(&spec).map_err(Refusal::outside)
+    }
+}
+
+impl<H: Harness> Harness for WithBuckets<H> {
+    fn create(&self, spec: &str) -> Answer<()> {
+        self.harness.create(&self.spec(spec)?)
+    }
+
+    fn alter(&self, table: &str, spec: &str) -> Answer<()> {
+        self.harness.alter(table, &self.spec(spec)?)
+    }
+
+    fn apply(&self, table: &str, batch_id: &str, files: &[EventFile]) -> Answer<Value> {
+        self.harness.apply(table, batch_id, files)
+    }
+
+    fn read(&self, table: &str, version: Option<i64>) -> Answer<Vec<Value>> {
+        self.harness.read(table, version)
+    }
+
+    fn changes(&self, table: &str, request: FeedRequest) -> Answer<Vec<Value>> {
+        self.harness.changes(table, request)
+    }
+
+    fn rejects(&self, table: &str) -> Answer<Vec<Value>> {
+        self.harness.rejects(table)
+    }
+
+    fn set_clock(&self, seconds: Option<i64>) {
+        self.harness.set_clock(seconds);
+    }
+}

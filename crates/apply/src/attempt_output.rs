@@ -3,11 +3,12 @@
 //! It grows with the batch while slices come and go, so that every list that has an entry for each row is
 //! bounded: index changes, dead rows, change rows and rejects go to files beyond their share of memory.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
+use serde::{Deserialize, Serialize};
 use tidegate_change::{Counters, Error, Result};
 use tidegate_delta::actions::{Action, AddFile, CdcFile, DomainMetadata};
 use tidegate_delta::dv::{self, DeletionVector, Remains};
@@ -18,12 +19,30 @@ use crate::dead_rows::DeadRows;
 use crate::kept_batches::KeptBatches;
 use crate::limits::Limits;
 use crate::output::{Output, Placed};
+use crate::part::FeedDecision;
 use crate::progress::{self, StateFile};
 use crate::spill::SpillDirectory;
 use crate::table::TableView;
 
 /// Bytes of deletion vectors that are written into one file, about.
 const VECTORS_BYTES: usize = 64 << 20;
+
+/// What an owner of buckets wrote, as data.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OwnerFiles {
+    /// New data files.
+    pub adds: Vec<AddFile>,
+    /// New change data files.
+    pub changes: Vec<CdcFile>,
+    /// New files of tombstones.
+    pub states: Vec<StateFile>,
+    /// Counts.
+    pub counters: Counters,
+    /// Paths of all files written.
+    pub written: Vec<String>,
+    /// Paths of new data and state files, as the index names them.
+    pub new_files: BTreeSet<String>,
+}
 
 /// Everything that an attempt wrote and found.
 #[derive(Debug)]
@@ -37,7 +56,8 @@ pub(crate) struct AttemptOutput {
     /// Data files that die whole without their rows being named.
     dropped: Vec<Arc<str>>,
     run: RunWriter,
-    feed: KeptBatches,
+    /// Change rows, until it is decided what becomes of them.
+    pub feed: KeptBatches,
     /// Counts.
     pub counters: Counters,
     /// Paths of all files written.
@@ -124,6 +144,42 @@ impl AttemptOutput {
         Ok(())
     }
 
+    /// Takes what an owner wrote and noted, its rows apart.
+    pub(crate) fn take_files(&mut self, files: OwnerFiles) {
+        self.adds.extend(files.adds);
+        self.changes.extend(files.changes);
+        self.states.extend(files.states);
+        self.counters.add(&files.counters);
+        self.written.extend(files.written);
+        self.new_files.extend(files.new_files);
+    }
+
+    /// What this owner wrote and noted, its rows apart.
+    pub(crate) fn files(&mut self) -> OwnerFiles {
+        OwnerFiles {
+            adds: std::mem::take(&mut self.adds),
+            changes: std::mem::take(&mut self.changes),
+            states: std::mem::take(&mut self.states),
+            counters: std::mem::take(&mut self.counters),
+            written: std::mem::take(&mut self.written),
+            new_files: self.new_files.drain().collect(),
+        }
+    }
+
+    /// Takes index changes of another node.
+    ///
+    /// # Errors
+    /// `STORAGE_FULL` or what else the disk says; `INTERNAL` when a key is placed twice.
+    pub(crate) async fn take_places(&mut self, placed: Vec<(IndexHash, Placed)>) -> Result<()> {
+        self.place(placed)?;
+        self.run.relieve().await
+    }
+
+    /// Takes the index changes out.
+    pub(crate) fn take_run(&mut self) -> RunWriter {
+        std::mem::take(&mut self.run)
+    }
+
     /// Notes a data file that dies whole.
     ///
     /// # Errors
@@ -151,14 +207,28 @@ impl AttemptOutput {
         self.feed.rows() > 0
     }
 
-    /// Writes the collected change rows, files by partition.
+    /// Whether nothing was written and no row dies.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.written.is_empty() && !self.has_dead() && self.run.is_empty() && !self.has_feed()
+    }
+
+    /// Writes the collected change rows, files by partition, or forgets them.
     ///
     /// # Errors
     /// Failures of storage.
-    pub(crate) async fn write_feed(&mut self, table: &TableView) -> Result<()> {
-        for group in self.feed.take_groups() {
+    pub(crate) async fn finish_feed(
+        &mut self,
+        table: &TableView,
+        decision: FeedDecision,
+    ) -> Result<()> {
+        let groups = self.feed.take_groups();
+        if decision != FeedDecision::Write {
+            return Ok(());
+        }
+        for group in groups {
             let rows = group.load()?;
-            let number = u32::try_from(self.changes.len()).unwrap_or(u32::MAX);
+            let own = u32::try_from(self.changes.len()).unwrap_or(u32::MAX);
+            let number = table.first_file.saturating_add(own);
             let (root, schema) = (&table.root, &table.schema);
             for file in cdc::write_changes(root, schema, table.attempt, number, &rows).await? {
                 self.counters.files_written += 1;

@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
-use arrow::array::Array;
+use arrow::array::{Array, RecordBatch};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use tidegate_change::spec::TableLayout;
-use tidegate_change::{KeyHash, Result};
+use tidegate_change::{Error, KeyHash, Result};
+use tidegate_merge::PayloadColumn;
 
+use crate::bucket_set::BucketSet;
 use crate::event_part::{EventPart, EventSchema};
 use crate::limits::Limits;
 use crate::partition::{Picked, Regrouped, places_by_group};
@@ -21,6 +23,14 @@ pub(crate) const RANGES: usize = 1 << RANGE_BITS;
 /// The range of a key hash, by its top bits: the order of ranges is that of buckets.
 pub(crate) fn range_of(hash: KeyHash) -> usize {
     usize::try_from(hash.0 >> (u64::BITS - RANGE_BITS)).unwrap_or(0)
+}
+
+/// A place among the events of a backlog.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cursor {
+    range: usize,
+    batch: usize,
+    part: usize,
 }
 
 /// Waiting events.
@@ -232,6 +242,71 @@ impl Backlog {
             .map(without_lacking)
             .collect::<Result<_>>()?;
         Ok(())
+    }
+
+    /// Says which payload columns some source of the batch carries, on whatever node (R-N5).
+    ///
+    /// # Errors
+    /// `INTERNAL` when the events are of another layout.
+    pub(crate) fn settle(&mut self, carried: &[bool]) -> Result<()> {
+        if carried.len() != self.carried.len() {
+            return Err(Error::internal("a plan of another layout than the events"));
+        }
+        self.carried = carried.to_vec();
+        for part in &mut self.parts {
+            for (column, carried) in part.payload.iter_mut().zip(carried) {
+                if !carried {
+                    *column = PayloadColumn::default();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes events from another node.
+    ///
+    /// # Errors
+    /// As [`Self::take`]; `CORRUPT` when the record batch has another schema.
+    pub(crate) fn take_batch(&mut self, batch: &RecordBatch) -> Result<()> {
+        let part = EventSchema::new(&self.layout).to_part(batch, &self.carried)?;
+        self.take(part)
+    }
+
+    /// The next events of some buckets, as a record batch; None behind the last.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub(crate) fn next_batch(
+        &self,
+        at: &mut Cursor,
+        wanted: &BucketSet,
+    ) -> Result<Option<RecordBatch>> {
+        while let Some(batches) = self.ranges.get(at.range) {
+            let next = batches.get(at.batch);
+            let Some(batch) = next.filter(|_| wanted.meets_range(at.range, RANGES)) else {
+                *at = Cursor {
+                    range: at.range + 1,
+                    batch: 0,
+                    part: at.part,
+                };
+                continue;
+            };
+            at.batch += 1;
+            if let Some(own) = wanted.pick(batch.load()?)? {
+                return Ok(Some(own));
+            }
+        }
+        while let Some(part) = self.parts.get(at.part) {
+            at.part += 1;
+            let events = wanted.events(&part.hashes);
+            let own = match events.len() {
+                0 => continue,
+                all if all == part.len() => EventSchema::new(&self.layout).to_batch(part)?,
+                _ => EventSchema::new(&self.layout).to_batch(&part.take(&events)?)?,
+            };
+            return Ok(Some(own));
+        }
+        Ok(None)
     }
 
     /// Which payload columns some source carries (R-N5).

@@ -59,10 +59,23 @@ impl DeadRows {
     /// # Errors
     /// `STORAGE_FULL` or what else the disk says.
     pub(crate) fn add(&mut self, path: Arc<str>, rows: Vec<u32>) -> Result<()> {
-        self.bytes += rows.len() * POSITION_BYTES;
+        let named = rows.len() as u64;
+        let positions = DeletionVector::from_positions(rows);
+        self.add_dead(path, &Dead { positions, named })
+    }
+
+    /// Adds positions of a file that others gathered.
+    ///
+    /// # Errors
+    /// As [`Self::add`].
+    pub(crate) fn add_dead(&mut self, path: Arc<str>, own: &Dead) -> Result<()> {
+        let named = usize::try_from(own.named).unwrap_or(usize::MAX);
+        self.bytes = self
+            .bytes
+            .saturating_add(named.saturating_mul(POSITION_BYTES));
         let dead = self.held.entry(path).or_default();
-        dead.named += rows.len() as u64;
-        dead.positions.merge(&DeletionVector::from_positions(rows));
+        dead.named += own.named;
+        dead.positions.merge(&own.positions);
         if self.bytes > self.bytes_max {
             self.spill()?;
         }

@@ -65,6 +65,48 @@ impl KeptBatches {
         Ok(())
     }
 
+    /// Takes one of the batches.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub(crate) fn pop(&mut self) -> Result<Option<RecordBatch>> {
+        let next = match (self.held.pop(), self.spilled.is_empty()) {
+            (Some(batch), _) => Some(batch),
+            (None, false) => self.spilled.pop().map(|batch| batch.load()).transpose()?,
+            (None, true) => None,
+        };
+        if let Some(batch) = &next {
+            self.rows = self.rows.saturating_sub(batch.num_rows() as u64);
+        }
+        Ok(next)
+    }
+
+    /// All batches, one by one, in order.
+    pub(crate) fn each(&self) -> impl Iterator<Item = Result<RecordBatch>> + '_ {
+        let held = self.held.iter().map(|batch| Ok(batch.clone()));
+        self.spilled.iter().map(SpilledBatch::load).chain(held)
+    }
+
+    /// One of the batches by its number; None behind the last.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub(crate) fn get(&self, number: usize) -> Result<Option<RecordBatch>> {
+        match self.spilled.get(number) {
+            Some(batch) => batch.load().map(Some),
+            None => Ok(self.held.get(number - self.spilled.len()).cloned()),
+        }
+    }
+
+    /// Takes all batches, one by one, in order.
+    pub(crate) fn take_each(&mut self) -> impl Iterator<Item = Result<RecordBatch>> + use<> {
+        self.rows = 0;
+        self.bytes = 0;
+        let spilled = std::mem::take(&mut self.spilled).into_iter();
+        let held = std::mem::take(&mut self.held).into_iter();
+        spilled.map(|batch| batch.load()).chain(held.map(Ok))
+    }
+
     /// Takes all batches, in groups that fit into memory, in order.
     pub(crate) fn take_groups(&mut self) -> Vec<KeptGroup> {
         self.rows = 0;

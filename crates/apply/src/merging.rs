@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use serde_json::Value;
 use tidegate_change::sequence::SequenceBytes;
 use tidegate_change::{Error, Result};
@@ -9,13 +10,18 @@ use tidegate_merge::MergeRules;
 use tokio::task::JoinSet;
 
 use crate::attempt_output::AttemptOutput;
-use crate::backlog::{Backlog, SpilledEvents, Waiting};
+use crate::backlog::{Backlog, Cursor, SpilledEvents, Waiting};
+use crate::bucket_set::BucketSet;
 use crate::event_part::EventPart;
 use crate::kept_batches::KeptBatches;
 use crate::limits::Limits;
 use crate::observer::Progressing;
+use crate::part::MergePart;
 use crate::partition::{Cut, Slice, one_slice, slice_by_bucket};
+use crate::plan::{BatchTable, MergePlan, Numbers, PhaseMeans};
+use crate::read::ReadPart;
 use crate::slice::{self, SliceOutput};
+use crate::spill::SpillDirectory;
 use crate::spilled_slices::{Next, SliceQueue, WHOLE_SHARE};
 use crate::table::TableView;
 use crate::{carrying, hot_keys, reject};
@@ -28,7 +34,7 @@ const SLICE_EVENTS_MIN: u64 = 50_000;
 pub(crate) struct Merged {
     /// What they wrote.
     pub output: AttemptOutput,
-    /// Events that are set apart, those that reading found among them.
+    /// Events that are set apart.
     pub rejects: KeptBatches,
     /// Greatest sequence of the events that were taken (R-W1).
     pub max_sequence: Option<SequenceBytes>,
@@ -39,6 +45,20 @@ pub(crate) struct Merged {
 }
 
 impl Merged {
+    /// Nothing yet.
+    ///
+    /// # Errors
+    /// `INTERNAL` when the place for temporary files is none.
+    pub(crate) fn new(limits: &Limits, directory: &Arc<SpillDirectory>) -> Result<Self> {
+        Ok(Self {
+            output: AttemptOutput::new(limits, directory)?,
+            rejects: KeptBatches::new(directory, limits.list_bytes()),
+            max_sequence: None,
+            tie_example: None,
+            unresolved: 0,
+        })
+    }
+
     async fn take(&mut self, part: SliceOutput) -> Result<()> {
         self.output.take(part.output).await?;
         if !part.rejects.is_empty() {
@@ -50,27 +70,107 @@ impl Merged {
     }
 }
 
-/// What merging works with.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Merging<'a> {
-    pub table: &'a Arc<TableView>,
-    pub rules: &'a Arc<MergeRules>,
-    pub limits: &'a Limits,
-    pub progressing: &'a Progressing,
+/// The events of some buckets, on the node that merges them.
+#[derive(Debug)]
+pub struct MergeIntake {
+    table: BatchTable,
+    rules: Arc<MergeRules>,
+    limits: Limits,
+    directory: Arc<SpillDirectory>,
+    progressing: Arc<Progressing>,
+    backlog: Backlog,
+    carries: bool,
+    events: u64,
 }
 
-impl Merging<'_> {
-    /// Merges all waiting events.
+impl MergeIntake {
+    /// No events yet.
+    ///
+    /// # Errors
+    /// `CORRUPT` when the plan contradicts the table.
+    pub fn new(table: &BatchTable, plan: &MergePlan, means: &PhaseMeans) -> Result<Self> {
+        let view = &table.view;
+        let directory = SpillDirectory::new(&means.limits, view.attempt);
+        let mut backlog = Backlog::new(&view.layout, &means.limits, &directory);
+        backlog.settle(&plan.settled.carried)?;
+        Ok(Self {
+            rules: Numbers::new(view, plan)?.rules(view)?,
+            limits: means.limits.clone(),
+            progressing: Progressing::new(means.observer.clone(), None),
+            table: table.clone(),
+            directory,
+            backlog,
+            carries: plan.settled.carries,
+            events: plan.settled.counts.events,
+        })
+    }
+
+    /// Takes events of a reader on another node.
+    ///
+    /// # Errors
+    /// `STORAGE_FULL` or what else the disk says; `RESOURCE_EXHAUSTED` when memory is exceeded and the node
+    /// may not spill; `CORRUPT` when they are no events of the plan's layout.
+    pub fn take(&mut self, events: &RecordBatch) -> Result<()> {
+        self.backlog.take_batch(events)
+    }
+
+    /// Takes all events of a reader of this process as they are.
+    ///
+    /// # Errors
+    /// As [`Self::take`].
+    pub fn take_part(&mut self, part: ReadPart) -> Result<()> {
+        let Some(mut own) = part.backlog else {
+            return Ok(());
+        };
+        if self.backlog.events() > 0 {
+            let (mut at, all) = (Cursor::default(), BucketSet::all());
+            while let Some(events) = own.next_batch(&mut at, &all)? {
+                self.take(&events)?;
+            }
+            return Ok(());
+        }
+        own.settle(self.backlog.carried())?;
+        self.backlog = own;
+        Ok(())
+    }
+
+    /// Merges all events with the table.
     ///
     /// # Errors
     /// Failures of storage; faults of the rules.
-    pub(crate) async fn run(self, mut backlog: Backlog, merged: &mut Merged) -> Result<()> {
+    pub async fn merge(self) -> Result<MergePart> {
+        let mut merged = Merged::new(&self.limits, &self.directory)?;
+        self.progressing
+            .begin_merging(self.events, self.table.view.resolved.spec.buckets.count());
+        let merging = Merging {
+            table: &self.table.view,
+            rules: &self.rules,
+            limits: &self.limits,
+            progressing: &self.progressing,
+        };
+        merging.run(self.backlog, self.carries, &mut merged).await?;
+        Ok(MergePart::new(self.table, merged, self.rules.feed()))
+    }
+}
+
+/// What merging works with.
+#[derive(Clone, Copy, Debug)]
+struct Merging<'a> {
+    table: &'a Arc<TableView>,
+    rules: &'a Arc<MergeRules>,
+    limits: &'a Limits,
+    progressing: &'a Progressing,
+}
+
+impl Merging<'_> {
+    async fn run(self, mut backlog: Backlog, carries: bool, merged: &mut Merged) -> Result<()> {
         let count = backlog.events();
         let threads = rayon::current_num_threads().max(1);
-        let slice_bytes = self.limits.slice_bytes(threads);
-        self.progressing.begin_merging(self.buckets());
-        merged.unresolved +=
-            carrying::fill(self.table, self.rules, &mut backlog, slice_bytes).await?;
+        if carries {
+            let slice_bytes = self.limits.slice_bytes(threads);
+            merged.unresolved +=
+                carrying::fill(self.table, self.rules, &mut backlog, slice_bytes).await?;
+        }
         match backlog.finish()? {
             Waiting::Held(parts) => {
                 let slices = self.cut(parts, count, threads)?;

@@ -90,12 +90,13 @@ impl Progressing {
         });
     }
 
-    /// Merging begins, on a table of so many buckets.
-    pub(crate) fn begin_merging(&self, buckets: u32) {
+    /// Merging of so many events begins, on a table of so many buckets.
+    pub(crate) fn begin_merging(&self, events: u64, buckets: u32) {
         self.change(|state| {
             state.share = 0;
             state.progress = BatchProgress {
                 phase: BatchPhase::Merging,
+                events_read: events,
                 buckets_total: buckets,
                 buckets_merged: 0,
                 ..state.progress

@@ -10,9 +10,8 @@ use tidegate_change::{Code, Error, Result};
 
 /// The refusal of a batch for one of its events.
 #[must_use]
-pub(crate) fn refusal(table: &str, event: &InvalidEvent) -> Error {
-    let message = format!("table {table}: {} {}", event.file, event.placed_detail());
-    Error::new(event.code, message)
+pub(crate) fn refusal(table: &str, code: Code, file: &str, detail: &str) -> Error {
+    Error::new(code, format!("table {table}: {file} {detail}"))
         .with_hint("correct the source, or set on_invalid: quarantine to keep such events apart")
 }
 

@@ -50,6 +50,8 @@ pub(crate) struct TableView {
     pub now_ms: i64,
     /// Names of the batch's sources.
     pub sources: Vec<Arc<str>>,
+    /// Number of the attempt's first file on this node; numbers of change files begin with it too.
+    pub first_file: u32,
     next_file: AtomicU32,
 }
 
@@ -62,6 +64,8 @@ pub(crate) struct Attempt {
     pub now_ms: i64,
     /// Names of the batch's sources.
     pub sources: Vec<Arc<str>>,
+    /// Number of its first file on this node.
+    pub first_file: u32,
 }
 
 impl TableView {
@@ -111,7 +115,8 @@ impl TableView {
             attempt: attempt.id,
             now_ms,
             sources: attempt.sources,
-            next_file: AtomicU32::new(0),
+            first_file: attempt.first_file,
+            next_file: AtomicU32::new(attempt.first_file),
         })
     }
 

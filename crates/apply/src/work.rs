@@ -17,8 +17,10 @@ use crate::observer::BatchObserver;
 /// Bytes of one source file.
 #[derive(Clone, Debug)]
 pub enum SourceInput {
-    /// A local file.
+    /// A file of this machine alone.
     Path(PathBuf),
+    /// A file that every node reaches under this path.
+    Shared(PathBuf),
     /// Bytes in memory.
     Bytes(Bytes),
 }
@@ -39,6 +41,8 @@ pub struct SourceFile {
 pub struct Work {
     /// Where the table lies.
     pub root: TableRoot,
+    /// The same as the metadata names it, so that other nodes can open it.
+    pub location: String,
     /// The table as the batch must see it.
     pub snapshot: Arc<TableSnapshot>,
     /// The spec as resolved at that version.

@@ -33,11 +33,41 @@ pub enum Mutant {
     PlaceAlone,
     /// Append: a record is known by its values alone (R-K7).
     ValuesAlone,
+    /// Commit: a prepared commit is given up without evidence, when its store does not answer.
+    AbortsOnTimeout,
+    /// Commit: files of attempts whose outcome is open are collected.
+    CollectsOpenAttempts,
+    /// Commit: an attempt that was closed can still be prepared, until its files are gone.
+    NoAttemptFence,
+    /// Commit: a slot that is taken is taken for a stranger's.
+    ExistsIsForeign,
+    /// Commit: a slot that is taken is taken for ours.
+    ExistsIsOurs,
+    /// Commit: the slot is written before the log has prepared it.
+    PublishesFirst,
+    /// Commit: a conflict without effect moves the commit to the next slot.
+    ConflictIsForeign,
+    /// Commit: the batch is answered once it is prepared.
+    AnswersEarly,
+    /// Commit: files are removed after a failure, whatever became of the commit.
+    CleansUnknown,
+    /// Commit: whether a batch is in is looked up once, before its first try.
+    NoDedup,
+    /// Clean-up: files are noted as gone before they are.
+    NotedBeforeDeleted,
+    /// Clean-up: attempts of another group with the same number are cleaned up too.
+    CleansByNumber,
+    /// Recovery: what is prepared is taken for published.
+    RecoveryFinalizes,
+    /// Recovery: a commit is published although a file of it is lost.
+    FilesUnchecked,
+    /// Rebase: the marks in a commit keep the version that it did not get.
+    MarksKeepVersion,
 }
 
 impl Mutant {
-    /// All of them.
-    pub const ALL: [Self; 13] = [
+    /// Those of merge, apply and index.
+    pub const OF_BATCHES: [Self; 13] = [
         Self::DeleteWinsTie,
         Self::StoredWinsTie,
         Self::LeavesOutliveDeletes,
@@ -51,6 +81,25 @@ impl Mutant {
         Self::MergeKeepsOldest,
         Self::PlaceAlone,
         Self::ValuesAlone,
+    ];
+
+    /// Those of the commit path: ten of the protocol, five of clean-up and recovery.
+    pub const OF_COMMITS: [Self; 15] = [
+        Self::AbortsOnTimeout,
+        Self::CollectsOpenAttempts,
+        Self::NoAttemptFence,
+        Self::ExistsIsForeign,
+        Self::ExistsIsOurs,
+        Self::PublishesFirst,
+        Self::ConflictIsForeign,
+        Self::AnswersEarly,
+        Self::CleansUnknown,
+        Self::NoDedup,
+        Self::NotedBeforeDeleted,
+        Self::CleansByNumber,
+        Self::RecoveryFinalizes,
+        Self::FilesUnchecked,
+        Self::MarksKeepVersion,
     ];
 }
 

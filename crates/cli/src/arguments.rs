@@ -39,6 +39,16 @@ pub(crate) struct GlobalOptions {
         help_heading = "Global options"
     )]
     pub(crate) local: Option<PathBuf>,
+    /// Root of the tables where they do not lie below DIR/lake: an address, s3://BUCKET/PREFIX, gs:// or az://,
+    /// which the directory remembers, or another directory; all nodes of a cluster share it.
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "TIDEGATE_LAKE",
+        help_heading = "Global options"
+    )]
+    pub(crate) lake: Option<String>,
     /// Any node of a cluster to talk to, http://HOST:PORT, instead of a local directory.
     #[arg(
         long,

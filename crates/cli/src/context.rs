@@ -26,6 +26,8 @@ pub(crate) struct Context {
     pub(crate) local: PathBuf,
     /// Whether the directory was named by the user.
     pub(crate) local_is_named: bool,
+    /// Address of the lake, where one is named.
+    pub(crate) lake: Option<String>,
     /// Form of the output.
     pub(crate) format: OutputFormat,
     /// Whether to print nothing but data and errors.
@@ -47,6 +49,7 @@ impl Context {
                 .clone()
                 .unwrap_or_else(|| LOCAL_DEFAULT.into()),
             local_is_named: options.local.is_some(),
+            lake: options.lake.clone().filter(|lake| !lake.is_empty()),
             format: options.output.into(),
             quiet: options.quiet,
             wait_lock: options.wait_lock,
@@ -83,7 +86,8 @@ impl Context {
 
     /// Opens the directory for reading; no lock is taken.
     pub(crate) fn reader(&self) -> Result<Reader> {
-        Reader::open(&self.local)
+        let stores = self.open_options().stores;
+        Reader::open_in(&self.local, self.lake.as_deref(), &stores)
     }
 
     /// Opens the directory for writing and takes its lock.
@@ -99,6 +103,7 @@ impl Context {
             random: Arc::new(SystemRandom),
             wait_lock: self.wait_lock,
             memory_bytes: self.memory.unwrap_or(default.memory_bytes),
+            lake: self.lake.clone(),
             ..default
         }
     }

@@ -17,6 +17,8 @@ const USAGE: u8 = 2;
 const STILL_RUNNING: u8 = 3;
 /// What the command needs is held by another, or does not answer.
 const UNAVAILABLE: u8 = 4;
+/// The log of a node failed: its supervisor starts it again.
+const LOG_FAILED: u8 = 70;
 /// The reader of the output went away: what a shell reports of a process that SIGPIPE ended.
 const BROKEN_PIPE: u8 = 141;
 
@@ -27,6 +29,12 @@ pub(crate) fn report(error: &Error, role: Role) -> ExitCode {
     }
     write_stderr(&text_of(error));
     ExitCode::from(exit_code(error, role))
+}
+
+/// Prints why a node cannot go on and returns its exit code.
+pub(crate) fn report_failed_node(error: &Error) -> ExitCode {
+    write_stderr(&text_of(error));
+    ExitCode::from(LOG_FAILED)
 }
 
 /// Prints what is wrong with the command line, or the help that was asked for.

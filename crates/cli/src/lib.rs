@@ -19,6 +19,7 @@ use clap::Parser;
 use tidegate_change::{Error, Result};
 
 use crate::arguments::{Cli, Command, Role};
+use crate::commands::serve::Served;
 use crate::context::Context;
 
 /// Runs one command and returns its exit code.
@@ -34,19 +35,23 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let role = cli.command.role();
     match dispatch(&context, cli.command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(Served::Stopped) => ExitCode::SUCCESS,
+        Ok(Served::Failed(error)) => failure::report_failed_node(&error),
         Err(error) => failure::report(&error, role),
     }
 }
 
-fn dispatch(context: &Context, command: Command) -> Result<()> {
+fn dispatch(context: &Context, command: Command) -> Result<Served> {
     log_to_stderr(matches!(command, Command::Serve(_)));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|e| Error::io("the threads of the process", e))?;
     let done = runtime.block_on(async {
-        match command {
+        let done = match command {
+            Command::Serve(arguments) => {
+                return commands::serve::run(context, arguments).await;
+            }
             Command::Demo(arguments) => commands::demo::run(context, &arguments).await,
             Command::Table(noun) => commands::table::run(context, noun).await,
             Command::Apply(arguments) => commands::apply::run(context, arguments).await,
@@ -54,12 +59,12 @@ fn dispatch(context: &Context, command: Command) -> Result<()> {
             Command::Changes(arguments) => commands::changes::run(context, arguments).await,
             Command::Rejects(arguments) => commands::rejects::run(context, &arguments).await,
             Command::Batch(noun) => commands::batch::run(context, noun).await,
-            Command::Serve(arguments) => commands::serve::run(context, arguments).await,
             Command::Cluster(noun) => commands::cluster::run(context, noun).await,
             Command::Config(noun) => commands::config::run(context, noun),
             Command::Completions(arguments) => commands::completions::run(context, &arguments),
             Command::Later(words) => commands::later(&words),
-        }
+        };
+        done.map(|()| Served::Stopped)
     });
     // What still runs, a batch that did not end in the drain say, ends with the process.
     runtime.shutdown_background();

@@ -12,7 +12,7 @@ use tonic::Streaming;
 
 use crate::client::Client;
 use crate::pause::within;
-use crate::repeat::Repeat;
+use crate::repeat::{Repeat, is_lost};
 
 /// Watches of one batch that may break without a message between them.
 const BROKEN_WATCHES_MAX: u32 = 5;
@@ -160,9 +160,36 @@ impl Client {
         table: &str,
         batch_id: &str,
         limit: Option<Duration>,
+        told: impl FnMut(&v1::BatchProgress),
+    ) -> Result<BatchResult> {
+        let batch = (table, batch_id);
+        self.wait(batch, limit, BROKEN_WATCHES_MAX, told).await
+    }
+
+    /// The same for whoever can submit the batch again: ends with `UNAVAILABLE` as soon as the connection to
+    /// the node that runs it is lost. Another node takes it up sooner than it learns that this one is gone.
+    ///
+    /// # Errors
+    /// As [`Self::wait_for_batch`].
+    pub async fn follow_batch(
+        &self,
+        table: &str,
+        batch_id: &str,
+        limit: Option<Duration>,
+        told: impl FnMut(&v1::BatchProgress),
+    ) -> Result<BatchResult> {
+        self.wait((table, batch_id), limit, 0, told).await
+    }
+
+    async fn wait(
+        &self,
+        (table, batch_id): (&str, &str),
+        limit: Option<Duration>,
+        broken_max: u32,
         mut told: impl FnMut(&v1::BatchProgress),
     ) -> Result<BatchResult> {
-        let ended = within(limit, self.watch(table, batch_id, &mut told)).await;
+        let watch = self.watch((table, batch_id), broken_max, &mut told);
+        let ended = within(limit, watch).await;
         let batch = ended.unwrap_or_else(|| {
             let message = format!("table {table}: batch {batch_id} still runs");
             Err(Error::new(Code::TimedOut, message)
@@ -173,8 +200,8 @@ impl Client {
 
     async fn watch(
         &self,
-        table: &str,
-        batch_id: &str,
+        (table, batch_id): (&str, &str),
+        broken_max: u32,
         told: &mut impl FnMut(&v1::BatchProgress),
     ) -> Result<v1::Batch> {
         let mut broken_count = 0;
@@ -192,9 +219,11 @@ impl Client {
                     }
                     // A stream that ends before the batch is as good as one that breaks.
                     Ok(None) => break,
-                    Err(status) if status.code() == tonic::Code::Unavailable => {
+                    Err(status)
+                        if status.code() == tonic::Code::Unavailable || is_lost(&status) =>
+                    {
                         broken_count += 1;
-                        if broken_count > BROKEN_WATCHES_MAX {
+                        if broken_count > broken_max {
                             return Err(self.broken(&status));
                         }
                         break;

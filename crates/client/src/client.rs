@@ -9,7 +9,7 @@ use tonic::{Request, Status};
 use crate::connection::Connection;
 use crate::options::ClientOptions;
 use crate::pause::pause;
-use crate::repeat::{Next, Repeat, Tries, error_at};
+use crate::repeat::{Next, Repeat, Tries, error_at, is_lost};
 
 /// Bytes of an answer that is taken: a wide row is one message.
 pub(crate) const ANSWER_BYTES_MAX: usize = 256 << 20;
@@ -46,13 +46,19 @@ impl Client {
     {
         let mut tries = Tries::new(repeat, self.options.retry_for, self.options.random.as_ref());
         loop {
+            let address = self.address();
             let status = match call(self.connection.channel()).await {
                 Ok(answer) => return Ok(answer),
                 Err(status) => status,
             };
             match tries.next(&status) {
                 Next::Redirect(leader) => self.connection.redirect(&self.options, &leader)?,
-                Next::Again(duration) => pause(duration).await,
+                Next::Again(duration) => {
+                    if is_lost(&status) {
+                        self.connection.leave(&self.options, &address)?;
+                    }
+                    pause(duration).await;
+                }
                 Next::GiveUp => return Err(error_at(&self.address(), &status)),
             }
         }

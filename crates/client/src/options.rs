@@ -25,7 +25,8 @@ const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 /// How a client reaches a cluster.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// Any node, `http://host:port` or `https://host:port`.
+    /// Any node, `http://host:port` or `https://host:port`; several, with commas between them, are tried
+    /// in turn when one does not answer.
     pub endpoint: String,
     /// How long one call may take until it is answered; without it as long as it needs.
     pub deadline: Option<Duration>,
@@ -59,6 +60,12 @@ impl ClientOptions {
             tls: TlsOptions::default(),
             random: Arc::new(SystemRandom),
         }
+    }
+
+    /// The addresses that are named.
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        let named = self.endpoint.split(',').map(str::trim);
+        named.map(str::to_owned).collect()
     }
 
     /// The endpoint of an address, not connected yet.

@@ -84,7 +84,7 @@ impl<'a> Tries<'a> {
         }
         match self.repeat {
             Repeat::Always if is_decided(status) => retry_delay_of(status).is_some(),
-            Repeat::Always => status.code() == tonic::Code::Unavailable,
+            Repeat::Always => is_lost(status),
             Repeat::WhenNotDone if is_decided(status) => {
                 matches!(code, Code::Unavailable | Code::NotLeader)
             }
@@ -109,7 +109,7 @@ pub(crate) fn error_at(address: &str, status: &Status) -> Error {
         }
         cause = source.source();
     }
-    if !is_decided(status) && status.code() == tonic::Code::Unavailable {
+    if is_lost(status) {
         let message = format!("{address} does not answer");
         let reason = std::io::Error::other(status.message().to_owned());
         return Error::new(Code::Unavailable, message)
@@ -117,6 +117,19 @@ pub(crate) fn error_at(address: &str, status: &Status) -> Error {
             .with_source(reason);
     }
     error_of(status)
+}
+
+/// Whether the connection did not open, or broke: nothing is known of the call but that there is no answer.
+pub(crate) fn is_lost(status: &Status) -> bool {
+    let mut cause = status.source();
+    while let Some(source) = cause {
+        if source.is::<TimeoutExpired>() {
+            return false;
+        }
+        cause = source.source();
+    }
+    // What a node answers has no cause on this side.
+    !is_decided(status) && (status.code() == tonic::Code::Unavailable || status.source().is_some())
 }
 
 /// Whether no node can have seen the call.

@@ -186,3 +186,14 @@ fn an_endpoint_that_is_none_is_refused_at_once() {
         assert_eq!(error.code(), Code::InvalidArgument, "{endpoint}");
     }
 }
+
+#[tokio::test]
+async fn another_node_is_asked_when_one_does_not_answer() {
+    let living = serve(Scripted::default()).await;
+    let client = client(&format!("http://127.0.0.1:1, {living}"));
+    client.cluster_status().await.unwrap();
+    assert_eq!(client.address(), living);
+    // It is stayed with.
+    client.cluster_status().await.unwrap();
+    assert_eq!(client.address(), living);
+}

@@ -5,15 +5,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use serde::{Deserialize, Serialize};
 use tidegate_change::{Code, Error, Result, SourceBatch, types};
 
 use crate::plan::DecodePlan;
 use crate::rows::Rows;
 use crate::scan::{Quoted, Raw, Scanned, Scanner};
 use crate::seen::{FIELDS_MAX, Seen, wider};
+use crate::type_text;
 
 /// Where something was found first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundAt {
     /// Name of the file.
     pub file: Arc<str>,
@@ -28,7 +30,7 @@ impl fmt::Display for FoundAt {
 }
 
 /// A field with the type that its values had.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SeenField {
     /// Name, after the renames of the source.
     pub name: String,
@@ -46,13 +48,14 @@ impl SeenField {
 }
 
 /// What the plan did not know.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Findings {
     /// Fields without a column, in the order seen.
     pub fields: Vec<SeenField>,
     /// Columns whose source type, or a value, needs a wider type.
     pub widened: Vec<SeenField>,
     /// Type of the sequence derived from the source position (R-T6).
+    #[serde(with = "type_text::optional")]
     pub position: Option<DataType>,
     /// Where the first position was, if there is one.
     pub position_at: Option<FoundAt>,

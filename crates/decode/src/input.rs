@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use tidegate_change::{Code, Error, Result};
 
 /// Bytes that are looked at to tell what a file is.
@@ -21,7 +22,8 @@ const RATIO_MAX: u64 = 1000;
 const UNPACKED_BYTES_MAX: u64 = 64 << 20;
 
 /// How a file holds records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FileFormat {
     /// One JSON value a line.
     JsonLines,

@@ -24,6 +24,7 @@ mod records;
 mod rows;
 mod scan;
 mod seen;
+mod type_text;
 
 pub use chunk::{Chunk, Chunks, open};
 pub use evolve::evolve;

@@ -1,15 +1,17 @@
 //! Types of fields that no column declares, from their JSON values.
 
 use arrow::datatypes::{DataType, Field, Fields};
+use serde::{Deserialize, Serialize};
 use tidegate_change::types;
 
 use crate::scan::{Kind, Raw};
+use crate::type_text;
 
 /// Most fields that are remembered, of a record and of an object in it: names may be data.
 pub(crate) const FIELDS_MAX: usize = 4096;
 
 /// The least type that holds the values seen so far.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Seen {
     /// Nothing but NULL.
     #[default]
@@ -21,7 +23,7 @@ pub(crate) enum Seen {
     Double,
     Text,
     /// A type that a schema names.
-    Typed(DataType),
+    Typed(#[serde(with = "type_text")] DataType),
     List(Box<Seen>),
     Struct(Vec<(String, Seen)>),
 }

@@ -9,6 +9,8 @@ pub const LOG_DIRECTORY: &str = "_delta_log";
 pub const CHANGE_DIRECTORY: &str = "_change_data";
 /// Directory of what is Tidegate's own.
 pub const PRIVATE_DIRECTORY: &str = "_tidegate";
+/// Directory of commits that are prepared, or about to be.
+pub const STAGED_DIRECTORY: &str = "_tidegate/staged";
 
 /// How far a data file is in the life of compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,7 +48,7 @@ pub fn change_file(attempt: AttemptId, n: u32) -> String {
 /// Path of a staged commit.
 #[must_use]
 pub fn staged_commit(attempt: AttemptId, version: TableVersion) -> String {
-    format!("{PRIVATE_DIRECTORY}/staged/{attempt}/{version}.json")
+    format!("{STAGED_DIRECTORY}/{attempt}/{version}.json")
 }
 
 /// Path of a hidden state file.

@@ -121,6 +121,11 @@ pub(crate) fn stored_hash(hash: IndexHash) -> u128 {
     hash.0 >> DROPPED_BITS
 }
 
+/// A hash of which these are the stored bits: it is stored as they are.
+pub(crate) fn hash_of_stored(stored: u128) -> IndexHash {
+    IndexHash(stored << DROPPED_BITS)
+}
+
 /// An entry in memory: its file as a code in the run's file table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RawEntry {

@@ -5,7 +5,7 @@
 //! hashes to [`Entry`]s (live row, tombstone, gone); the newest run that knows a hash decides.
 //!
 //! - [`RunWriter`] collects the changes of a commit, [`Index::commit`] writes them and merges runs in tiers;
-//!   `spilled` holds what memory does not.
+//!   `spilled` holds what memory does not. [`Changes`] are those of a writer whose commit another node makes.
 //! - [`Index::locate`] finds many keys; it reads the blocks it needs, or whole segments where the keys are dense.
 //! - [`rebuild`] makes an index from the table's rows, [`verify`] compares the two (invariant 4).
 //! - `format` holds the bytes of a run, `merge` the streams of entries behind merging, rebuild and verify.
@@ -20,6 +20,7 @@
 
 #![deny(clippy::as_conversions)]
 
+mod changes;
 mod entry;
 mod error;
 mod format;
@@ -32,6 +33,7 @@ mod spilled;
 mod verify;
 mod writer;
 
+pub use changes::{Change, Changes};
 pub use entry::{Entry, FileKind, FileOrdinal, FileRef, Located, Location, Presence};
 pub use error::{is_damage, is_said_twice};
 pub use locate::Index;

@@ -1,15 +1,43 @@
-//! Sources that nodes open themselves: `file://` addresses below configured directories.
+//! Sources that nodes open themselves: `file://` addresses below configured directories, objects below
+//! configured prefixes.
 
 use std::path::{Path, PathBuf};
 
-use tidegate_apply::work::{SourceFile, SourceInput};
+use tidegate_apply::{SourceFile, SourceInput};
 use tidegate_change::{Code, Error, Result};
 use tidegate_decode::FileFormat;
 
+use crate::config::Sources;
 use crate::source::{SourceSet, expand};
+use crate::spool::Spool;
+use crate::stores::{Address, RemoteStores};
 
 /// An address with the format of its files; told by content and name without it.
-pub(crate) type Address = (String, Option<FileFormat>);
+pub(crate) type Source = (String, Option<FileFormat>);
+
+/// Places that may be named, and what reaches them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Places<'a> {
+    pub(crate) sources: &'a Sources,
+    pub(crate) stores: &'a RemoteStores,
+    pub(crate) spool: &'a Spool,
+}
+
+impl Places<'_> {
+    /// The address, if it lies below a configured prefix.
+    fn confined(&self, url: &str) -> Result<Address> {
+        let address = Address::parse(url)?;
+        for prefix in &self.sources.prefixes {
+            let prefix = Address::parse(prefix)?;
+            if prefix.holds(&address) {
+                return Ok(address);
+            }
+        }
+        let message = format!("source {address}: lies outside the prefixes of sources");
+        Err(Error::new(Code::PermissionDenied, message)
+            .with_hint("name its bucket or prefix in sources.prefixes of the node's configuration"))
+    }
+}
 
 impl SourceSet {
     /// The files of the addresses, in their order; directories in name order.
@@ -17,9 +45,16 @@ impl SourceSet {
     /// # Errors
     /// `INVALID_ARGUMENT` for what is no address, `UNSUPPORTED` for a store that is not configured,
     /// `PERMISSION_DENIED` for a place outside the directories, `NOT_FOUND`.
-    pub(crate) fn of_addresses(addresses: &[Address], directories: &[PathBuf]) -> Result<Self> {
+    pub(crate) async fn of_addresses(addresses: &[Source], places: &Places<'_>) -> Result<Self> {
         let mut set = Self::default();
+        let directories = &places.sources.directories;
         for (url, format) in addresses {
+            if Address::is_one(url) {
+                let address = places.confined(url)?;
+                set.fetch(&address, *format, places.spool, places.stores)
+                    .await?;
+                continue;
+            }
             let path = path_of(url)?;
             let path = confined(url, &path, directories)?;
             for (name, path) in expand(&path.to_string_lossy())? {
@@ -27,7 +62,7 @@ impl SourceSet {
                 let path = confined(url, &path, directories)?;
                 set.files.push(SourceFile {
                     name,
-                    input: SourceInput::Path(path),
+                    input: SourceInput::Shared(path),
                     format: *format,
                 });
             }
@@ -95,7 +130,17 @@ mod tests {
     use super::*;
 
     fn collected(url: &str, directory: &Path) -> Result<Vec<String>> {
-        let set = SourceSet::of_addresses(&[(url.to_owned(), None)], &[directory.to_owned()])?;
+        let sources = Sources {
+            directories: vec![directory.to_owned()],
+            prefixes: vec!["s3://bucket/in".to_owned()],
+        };
+        let places = Places {
+            sources: &sources,
+            stores: &RemoteStores::default(),
+            spool: &Spool::new(directory.join(".spool"), 1 << 20),
+        };
+        let asked = [(url.to_owned(), None)];
+        let set = futures::executor::block_on(SourceSet::of_addresses(&asked, &places))?;
         Ok(set.files.iter().map(|file| file.name.clone()).collect())
     }
 
@@ -124,7 +169,10 @@ mod tests {
             Code::NotFound
         );
         let refused = [
-            ("s3://bucket/a", Code::Unsupported),
+            ("ftp://bucket/a", Code::Unsupported),
+            ("s3://bucket/a", Code::PermissionDenied),
+            ("s3://bucket/in/../a", Code::InvalidLocation),
+            ("s3://bucket/in2/a", Code::PermissionDenied),
             ("a.jsonl", Code::InvalidArgument),
             ("file://%2e%2e/a", Code::InvalidArgument),
         ];

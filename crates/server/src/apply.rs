@@ -75,7 +75,8 @@ impl Embedded {
     ) -> Result<BatchResult> {
         // A table that is not there is told before its sources are read.
         self.coordinator.table_named(table).await?;
-        let set = SourceSet::collect(sources, options.format, &self.spool())?;
+        let stores = &self.options.stores;
+        let set = SourceSet::collect(sources, options.format, &self.sources, stores).await?;
         let submission = Submission::of_files(table, set, options.clone())?;
         self.run(&self.identify(submission).await?).await
     }

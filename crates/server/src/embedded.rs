@@ -10,7 +10,6 @@ use tidegate_change::spec::TableSpec;
 use tidegate_change::{Error, Result, TableVersion};
 use tidegate_cluster::catalog::Catalog;
 use tidegate_cluster::heads::Heads;
-use tidegate_cluster::metadata::NodeId;
 use tidegate_cluster::metadata::replicated::{Member, MemberOptions};
 use tidegate_cluster::{
     ConflictCounts, Consensus, Coordinator, CoordinatorOptions, CoordinatorParts, LocalWorkers,
@@ -23,6 +22,8 @@ use crate::description::{HistoryLine, TableDescription, TableListing};
 use crate::lake::Lake;
 use crate::memory;
 use crate::reader::Reader;
+use crate::spool::Spool;
+use crate::stores::RemoteStores;
 
 /// Directory of log, lock and catalog.
 pub(crate) const RAFT_DIRECTORY: &str = "raft";
@@ -46,6 +47,13 @@ pub struct OpenOptions {
     pub step_hook: Option<Arc<dyn StepHook>>,
     /// Bytes of memory that the data of a batch takes, about; what exceeds it goes to temporary files.
     pub memory_bytes: u64,
+    /// Root of the tables, a directory or an address of a store; `lake` below the directory where it is not
+    /// given. A directory remembers an address.
+    pub lake: Option<String>,
+    /// How object stores are reached.
+    pub stores: RemoteStores,
+    /// Make sure that the lake's store is safe also where it was found to be so before.
+    pub probe_lake: bool,
 }
 
 impl Default for OpenOptions {
@@ -65,6 +73,9 @@ impl OpenOptions {
             wait_lock: false,
             step_hook: None,
             memory_bytes: memory::bytes_default(),
+            lake: None,
+            stores: RemoteStores::default(),
+            probe_lake: false,
         }
     }
 }
@@ -75,8 +86,12 @@ pub struct Embedded {
     directory: PathBuf,
     lake: Lake,
     member: Arc<Member>,
+    /// Whether no other node writes: then readers find the tables by files beside the log.
+    is_alone: bool,
     pub(crate) coordinator: Coordinator,
     pub(crate) options: OpenOptions,
+    /// Input of batches that has to lie on this machine.
+    pub(crate) sources: Spool,
 }
 
 impl Embedded {
@@ -85,17 +100,45 @@ impl Embedded {
     /// # Errors
     /// `DIRECTORY_HELD` when another process has it, or what the disk says.
     pub async fn open(directory: &Path, options: OpenOptions) -> Result<Self> {
-        let lake = Lake::new(directory, options.step_hook.clone())?;
-        let member = Member::open(
-            &directory.join(RAFT_DIRECTORY),
-            &MemberOptions {
-                wait_lock: options.wait_lock,
-                step_hook: options.step_hook.clone(),
-                ..MemberOptions::alone(Arc::clone(&options.random))
-            },
-        )
-        .await?;
+        let alone = MemberOptions {
+            wait_lock: options.wait_lock,
+            step_hook: options.step_hook.clone(),
+            ..MemberOptions::alone(Arc::clone(&options.random))
+        };
+        let lake = lake_of(directory, &options)?;
+        let embedded = Self::start(directory, options, lake, &alone).await?;
+        embedded.coordinator.recover().await?;
+        embedded.write_catalog()?;
+        Ok(embedded)
+    }
+
+    /// Takes a directory as a member of a group, which need not have a leader yet.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub(crate) async fn open_member(
+        directory: &Path,
+        options: OpenOptions,
+        member: &MemberOptions,
+    ) -> Result<Self> {
+        let lake = lake_of(directory, &options)?.shared();
+        let embedded = Self::start(directory, options, lake, member).await?;
+        Ok(Self {
+            is_alone: false,
+            ..embedded
+        })
+    }
+
+    async fn start(
+        directory: &Path,
+        options: OpenOptions,
+        lake: Lake,
+        member: &MemberOptions,
+    ) -> Result<Self> {
+        let member = Member::open(&directory.join(RAFT_DIRECTORY), member).await?;
         let member = Arc::new(member);
+        lake.take(directory, options.random.as_ref(), options.probe_lake)
+            .await?;
         let parts = CoordinatorParts {
             consensus: Arc::clone(&member) as Arc<dyn Consensus>,
             workers: Arc::clone(&options.workers),
@@ -111,18 +154,17 @@ impl Embedded {
             },
             ..CoordinatorOptions::default()
         };
-        let coordinator = Coordinator::start(parts, coordinator_options).await?;
         let embedded = Self {
+            sources: Spool::new(directory.join(SPOOL_DIRECTORY).join("sources"), u64::MAX),
             directory: directory.to_owned(),
             lake,
             member,
-            coordinator,
+            is_alone: true,
+            coordinator: Coordinator::new(parts, coordinator_options),
             options,
         };
-        embedded.coordinator.recover().await?;
         embedded.clear(SPOOL_DIRECTORY);
         embedded.clear(SPILL_DIRECTORY);
-        embedded.write_catalog()?;
         Ok(embedded)
     }
 
@@ -132,9 +174,14 @@ impl Embedded {
         &self.directory
     }
 
-    /// The node that this process is.
-    pub(crate) fn node(&self) -> NodeId {
-        self.member.node()
+    /// Where the tables lie.
+    pub(crate) fn lake(&self) -> &Lake {
+        &self.lake
+    }
+
+    /// The member of the metadata group that this process is.
+    pub(crate) fn member(&self) -> &Arc<Member> {
+        &self.member
     }
 
     /// Creates a table, below the lake's root by its name unless the spec gives a location.
@@ -191,7 +238,7 @@ impl Embedded {
     /// # Errors
     /// What the store says.
     pub async fn list(&self) -> Result<Vec<TableListing>> {
-        self.reader().list().await
+        self.current_reader().await?.list().await
     }
 
     /// Everything about a table.
@@ -199,7 +246,7 @@ impl Embedded {
     /// # Errors
     /// `TABLE_NOT_FOUND`, or what the log says.
     pub async fn describe(&self, name: &str) -> Result<TableDescription> {
-        self.reader().describe(name).await
+        self.current_reader().await?.describe(name).await
     }
 
     /// The versions of a table, newest first.
@@ -207,7 +254,7 @@ impl Embedded {
     /// # Errors
     /// `TABLE_NOT_FOUND`, or what the log says.
     pub async fn history(&self, name: &str, limit: Option<usize>) -> Result<Vec<HistoryLine>> {
-        self.reader().history(name, limit).await
+        self.current_reader().await?.history(name, limit).await
     }
 
     /// How often commits of other engines met those of this process.
@@ -222,12 +269,24 @@ impl Embedded {
         Reader::new(self.lake.clone(), &self.member.state())
     }
 
+    /// A reader that sees everything that was acknowledged by any node before the call.
+    ///
+    /// # Errors
+    /// When the group cannot tell.
+    pub(crate) async fn current_reader(&self) -> Result<Reader> {
+        let state = self.coordinator.state().await?;
+        Ok(Reader::new(self.lake.clone(), &state))
+    }
+
     pub(crate) fn spool(&self) -> PathBuf {
         self.directory.join(SPOOL_DIRECTORY)
     }
 
     /// Tells readers the newest versions; without it they only check less.
     pub(crate) fn note_heads(&self) {
+        if !self.is_alone {
+            return;
+        }
         let heads = Heads::of(&self.member.state());
         if let Err(error) = heads.write(&self.directory.join(RAFT_DIRECTORY)) {
             tracing::warn!(%error, "the heads of the tables were not noted");
@@ -236,6 +295,9 @@ impl Embedded {
 
     /// Replaces the catalog where it differs from the state.
     fn write_catalog(&self) -> Result<()> {
+        if !self.is_alone {
+            return Ok(());
+        }
         self.note_heads();
         let raft = self.directory.join(RAFT_DIRECTORY);
         let catalog = Catalog::of(&self.member.state());
@@ -256,4 +318,10 @@ impl Embedded {
             tracing::warn!(%error, "temporary files were not removed");
         }
     }
+}
+
+/// Where the tables of a directory lie.
+pub(crate) fn lake_of(directory: &Path, options: &OpenOptions) -> Result<Lake> {
+    let hook = options.step_hook.clone();
+    Lake::of(directory, options.lake.as_deref(), &options.stores, hook)
 }

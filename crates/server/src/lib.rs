@@ -6,10 +6,12 @@
 //! - [`Node`]: the same behind gRPC and Arrow Flight; [`config`] sets it up.
 //!
 //! Embedded mode and a node are the same coordinator and log. Inside a node, `services` and `flight` take
-//! calls, `batches` runs what they bring, `reads` opens what they ask for.
+//! calls, `batches` runs what they bring, `reads` opens what they ask for; `group` makes several nodes one
+//! cluster, `work` does parts of its batches.
 //!
 //! Layout of a directory: `lake/` the tables, `raft/` log, lock and catalog, `spool/` input that came by
-//! stream, `spill/` what the memory of batches does not hold; both are empty between batches.
+//! stream, `spill/` and `work-spill/` what the memory of batches does not hold; they are empty between
+//! batches.
 
 mod addresses;
 mod apply;
@@ -20,6 +22,7 @@ mod description;
 mod embedded;
 mod flight;
 mod glob;
+mod group;
 mod lake;
 mod memory;
 mod node;
@@ -28,7 +31,9 @@ mod reads;
 mod services;
 mod source;
 mod spool;
+pub mod stores;
 mod threads;
+mod work;
 
 #[cfg(test)]
 mod tests;
@@ -38,9 +43,10 @@ pub use config::Config;
 pub use description::{HistoryLine, TableDescription, TableListing};
 pub use embedded::{Embedded, OpenOptions};
 pub use lake::Lake;
-pub use node::Node;
+pub use node::{Node, NodeEnd};
 pub use reader::Reader;
 pub use source::{LocalFile, SourceArgument, local_files};
+pub use stores::RemoteStores;
 pub use tidegate_apply::{BatchObserver, BatchPhase, BatchProgress};
 pub use tidegate_change::{Error, Result};
 pub use tidegate_cluster::ConflictCounts;

@@ -13,6 +13,7 @@ use tidegate_delta::{DeltaLog, TableRoot, TableSnapshot};
 use crate::description::{HistoryLine, TableDescription, TableListing, resolved_spec};
 use crate::embedded::RAFT_DIRECTORY;
 use crate::lake::Lake;
+use crate::stores::RemoteStores;
 
 /// The tables of a directory as they were when it was opened; their versions are always the newest.
 #[derive(Clone, Debug)]
@@ -28,11 +29,20 @@ impl Reader {
     /// # Errors
     /// `CORRUPT` when the catalog cannot be read, or an I/O error.
     pub fn open(directory: &Path) -> Result<Self> {
+        let stores = RemoteStores::default();
+        Self::open_in(directory, None, &stores)
+    }
+
+    /// The same with the address of a lake that the directory may not have used yet.
+    ///
+    /// # Errors
+    /// As [`Self::open`], and [`Lake::of`].
+    pub fn open_in(directory: &Path, lake: Option<&str>, stores: &RemoteStores) -> Result<Self> {
         let raft = directory.join(RAFT_DIRECTORY);
         let catalog = Catalog::read(&raft)?;
         let tables = catalog.map(|catalog| catalog.tables).unwrap_or_default();
         Ok(Self {
-            lake: Lake::new(directory, None)?,
+            lake: Lake::of(directory, lake, stores, None)?,
             tables,
             heads: Heads::read(&raft),
         })

@@ -9,7 +9,8 @@ use tidegate_change::{Code, Digest, Error, Result};
 use tidegate_decode::FileFormat;
 
 use crate::glob;
-use crate::spool::SpoolDirectory;
+use crate::spool::{Spool, SpoolDirectory};
+use crate::stores::{self, Address, RemoteStores};
 
 /// Name that standard input has in errors and in `_source_file`.
 const STDIN_NAME: &str = "-";
@@ -69,10 +70,13 @@ pub fn local_files(arguments: &[SourceArgument]) -> Result<Vec<LocalFile>> {
         }
     }
     if files.is_empty() {
-        let message = "the sources hold no file";
-        return Err(Error::new(Code::InvalidArgument, message));
+        return Err(no_file());
     }
     Ok(files)
+}
+
+fn no_file() -> Error {
+    Error::new(Code::InvalidArgument, "the sources hold no file")
 }
 
 /// The files of a batch; what was spooled of them goes with this value.
@@ -80,7 +84,7 @@ pub fn local_files(arguments: &[SourceArgument]) -> Result<Vec<LocalFile>> {
 pub(crate) struct SourceSet {
     pub(crate) files: Vec<SourceFile>,
     spooled: Vec<PathBuf>,
-    _spool: Option<SpoolDirectory>,
+    spool: Option<SpoolDirectory>,
 }
 
 impl Drop for SourceSet {
@@ -97,29 +101,75 @@ impl SourceSet {
         Self {
             files,
             spooled: Vec::new(),
-            _spool: Some(directory),
+            spool: Some(directory),
         }
     }
 
-    /// The files that the arguments name, in their order; directories in name order.
-    pub(crate) fn collect(
+    /// The files that the arguments name, in their order; directories and prefixes in name order.
+    pub(crate) async fn collect(
         arguments: &[SourceArgument],
         format: Option<FileFormat>,
-        spool: &Path,
+        spool: &Spool,
+        stores: &RemoteStores,
     ) -> Result<Self> {
         let mut set = Self::default();
-        for LocalFile { name, path } in local_files(arguments)? {
-            let path = match path {
-                Some(path) => path,
-                None => set.spool_stdin(spool)?,
-            };
-            set.files.push(SourceFile {
-                name,
-                input: SourceInput::Path(path),
-                format,
-            });
+        for argument in arguments {
+            match argument {
+                SourceArgument::Path(text) if Address::is_one(text) => {
+                    set.fetch(&Address::parse(text)?, format, spool, stores)
+                        .await?;
+                }
+                local => set.collect_local(local, format, spool)?,
+            }
+        }
+        if set.files.is_empty() {
+            return Err(no_file());
         }
         Ok(set)
+    }
+
+    fn collect_local(
+        &mut self,
+        argument: &SourceArgument,
+        format: Option<FileFormat>,
+        spool: &Spool,
+    ) -> Result<()> {
+        for LocalFile { name, path } in local_files(std::slice::from_ref(argument))? {
+            let path = match path {
+                Some(path) => path,
+                None => self.spool_stdin(spool.directory())?,
+            };
+            self.push(name, path, format);
+        }
+        Ok(())
+    }
+
+    /// Brings the objects of an address to this machine.
+    pub(crate) async fn fetch(
+        &mut self,
+        address: &Address,
+        format: Option<FileFormat>,
+        spool: &Spool,
+        stores: &RemoteStores,
+    ) -> Result<()> {
+        let mut directory = match self.spool.take() {
+            Some(directory) => directory,
+            None => spool.open()?,
+        };
+        let fetched = stores::fetch(stores, address, &mut directory, self.files.len()).await;
+        self.spool = Some(directory);
+        for (name, path) in fetched? {
+            self.push(name, path, format);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn push(&mut self, name: String, path: PathBuf, format: Option<FileFormat>) {
+        self.files.push(SourceFile {
+            name,
+            input: SourceInput::Path(path),
+            format,
+        });
     }
 
     /// Digest of names and bytes of all files: what the submitter sent, and nothing of the table.
@@ -130,7 +180,7 @@ impl SourceSet {
             digest.begin(&file.name);
             match &file.input {
                 SourceInput::Bytes(bytes) => digest.update(bytes),
-                SourceInput::Path(path) => digest
+                SourceInput::Path(path) | SourceInput::Shared(path) => digest
                     .update_from(path, &mut buffer)
                     .map_err(|e| Error::io(path.display(), e))?,
             }
@@ -208,7 +258,7 @@ impl InputDigest {
 /// The files of one argument, with the names that errors and `_source_file` show.
 pub(crate) fn expand(text: &str) -> Result<Vec<(String, PathBuf)>> {
     if let Some((scheme, _)) = text.split_once("://") {
-        let message = format!("source {text}: store {scheme} is not configured");
+        let message = format!("source {text}: store {scheme} is not supported here");
         return Err(Error::new(Code::Unsupported, message));
     }
     let path = Path::new(text);
@@ -266,15 +316,20 @@ fn files_below(directory: &Path, prefix: &str, files: &mut Vec<(String, PathBuf)
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_directory_is_read_in_name_order_and_named_from_its_top() {
+    #[tokio::test]
+    async fn a_directory_is_read_in_name_order_and_named_from_its_top() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("b")).unwrap();
         for name in ["z.jsonl", "b/x.jsonl", "a.jsonl", ".hidden"] {
             fs::write(dir.path().join(name), name).unwrap();
         }
         let argument = SourceArgument::parse(&dir.path().display().to_string());
-        let set = SourceSet::collect(&[argument], None, dir.path()).unwrap();
+        let (spool, stores) = (
+            Spool::new(dir.path().join(".spool"), 1 << 20),
+            RemoteStores::default(),
+        );
+        let set = SourceSet::collect(&[argument], None, &spool, &stores).await;
+        let set = set.unwrap();
         let names: Vec<_> = set.files.iter().map(|file| file.name.as_str()).collect();
         assert_eq!(names, ["a.jsonl", "b/x.jsonl", "z.jsonl"]);
         let before = set.digest().unwrap();

@@ -26,6 +26,11 @@ impl Spool {
         }
     }
 
+    /// Where all of them lie.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// An empty directory for one stream.
     pub(crate) fn open(&self) -> Result<SpoolDirectory> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);

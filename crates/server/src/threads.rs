@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use tidegate_change::{Error, Result};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -29,6 +29,14 @@ impl WorkThreads {
             runtime: Some(runtime),
             running: Arc::default(),
         })
+    }
+
+    /// The threads, for work that ends with its caller: [`Self::idle`] does not wait for it.
+    pub(crate) fn handle(&self) -> Handle {
+        match &self.runtime {
+            Some(runtime) => runtime.handle().clone(),
+            None => Handle::current(),
+        }
     }
 
     /// Starts something that goes on whoever waits for it; a panic in it is an error.

@@ -4,9 +4,11 @@
 //! - [`scenario`]: specs with batches of events, in the format of the scenario cases;
 //! - [`histories`]: random scenarios from a seed, and shrinking of those that fail;
 //! - [`drivers`] and [`property`]: histories through the product, compared with the model;
-//! - [`faults`]: crashes and disk failures at every durable step;
+//! - [`faults`]: crashes and disk failures at every durable step; [`toxic`]: a store that lies;
+//! - [`commits`]: the commit path of a cluster, simulated;
 //! - [`value`]: the model's values; [`dice`]: seeded randomness.
 
+pub mod commits;
 pub mod dice;
 pub mod drivers;
 pub mod faults;
@@ -14,6 +16,7 @@ pub mod histories;
 pub mod oracle;
 pub mod property;
 pub mod scenario;
+pub mod toxic;
 pub mod value;
 
 pub use dice::Dice;

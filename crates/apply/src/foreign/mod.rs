@@ -117,6 +117,7 @@ pub async fn integrate(work: &ForeignWork) -> Result<Integration> {
             id: work.attempt,
             now_ms: work.now_ms,
             sources: Vec::new(),
+            first_file: 0,
         },
     )?;
     if work.rebuild_index {

@@ -1,6 +1,6 @@
 //! Temporary files of an attempt: what its memory does not hold.
 //!
-//! - [`SpillDirectory`]: one for each attempt, made on first use, removed with the attempt.
+//! - [`SpillDirectory`]: one for each phase of an attempt, made on first use, removed with it.
 //! - [`SpillFile`]: bytes that are appended once and read at positions; removed when nobody refers to it.
 //! - `batches`: record batches in them, as compressed Arrow IPC.
 //!
@@ -22,7 +22,10 @@ pub(crate) use batches::{SpilledBatch, encode};
 
 use crate::limits::Limits;
 
-/// The temporary files of one attempt.
+/// Phases of this process so far.
+static PHASES: AtomicU64 = AtomicU64::new(0);
+
+/// The temporary files of one phase of an attempt.
 #[derive(Debug)]
 pub(crate) struct SpillDirectory {
     /// None where the batch may not spill.
@@ -33,10 +36,12 @@ pub(crate) struct SpillDirectory {
 }
 
 impl SpillDirectory {
-    /// The directory of an attempt; nothing is made yet.
+    /// A directory for a phase of an attempt; nothing is made yet.
     pub(crate) fn new(limits: &Limits, attempt: AttemptId) -> Arc<Self> {
+        // Several phases of an attempt may run in one process, each with files of its own.
+        let phase = PHASES.fetch_add(1, Ordering::Relaxed);
         let below = |directory: &PathBuf| {
-            let path = directory.join(attempt.to_string());
+            let path = directory.join(format!("{attempt}-{phase}"));
             std::path::absolute(&path).unwrap_or(path)
         };
         Arc::new(Self {

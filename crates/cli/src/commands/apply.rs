@@ -14,6 +14,9 @@ use crate::context::Context;
 use crate::progress::BatchBars;
 use crate::render;
 
+/// Times that a batch is submitted again because the node that ran it is gone.
+const RESUBMISSIONS_MAX: u32 = 5;
+
 /// Arguments of `apply`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -124,23 +127,98 @@ async fn remote(context: &Context, client: &Client, arguments: Arguments) -> Res
         dry_run: arguments.dry_run,
     };
     let bars = BatchBars::start(context, table);
-    let taken = take(client, &arguments, &options).await;
-    let outcome = match taken {
-        Ok(Taken::Runs(batch_id)) if arguments.no_wait => {
-            bars.finish();
-            return render::object(context, &batch::Standing::running(table, &batch_id));
+    let mut tries = Resubmission::of(&arguments, options);
+    let outcome = loop {
+        let error = match one_try(client, &arguments, &mut tries, &bars).await {
+            Ok(ended) => break Ok(ended),
+            Err(error) => error,
+        };
+        if !tries.may_go_on(&error) {
+            break Err(error);
         }
-        Ok(Taken::Runs(batch_id)) => {
-            let told = |progress: &v1::BatchProgress| bars.show(progress);
-            client
-                .wait_for_batch(table, &batch_id, arguments.timeout, told)
-                .await
-        }
-        Ok(Taken::Counted(result)) => Ok(*result),
-        Err(error) => Err(error),
+        context.say(&format!("batch is submitted again: {error}"));
     };
     bars.finish();
-    render::object(context, &outcome?)
+    match outcome? {
+        Ended::Runs(batch_id) => {
+            render::object(context, &batch::Standing::running(table, &batch_id))
+        }
+        Ended::Done(result) => render::object(context, &*result),
+    }
+}
+
+/// What the command has to tell in the end.
+enum Ended {
+    /// The batch runs under this id, and nobody waits for it.
+    Runs(String),
+    /// The batch, or its dry run, is done.
+    Done(Box<BatchResult>),
+}
+
+/// A batch that is submitted again under its id when the node that ran it is gone.
+struct Resubmission {
+    options: SubmitOptions,
+    tries_left: u32,
+    is_taken: bool,
+}
+
+impl Resubmission {
+    fn of(arguments: &Arguments, options: SubmitOptions) -> Self {
+        // What came by standard input is gone.
+        let is_stream = arguments.sources.iter().any(|source| source == "-");
+        Self {
+            options,
+            tries_left: if is_stream { 0 } else { RESUBMISSIONS_MAX },
+            is_taken: false,
+        }
+    }
+
+    /// From now on the batch has this id, so that submitting it again is the same batch.
+    fn take(&mut self, batch_id: &str) {
+        self.is_taken = true;
+        self.options.batch_id = Some(batch_id.to_owned());
+        self.options.force = false;
+    }
+
+    /// Whether the failure only says that whoever ran the batch is gone.
+    fn may_go_on(&mut self, error: &Error) -> bool {
+        let is_lost = matches!(
+            error.code(),
+            Code::NotFound
+                | Code::Unavailable
+                | Code::OutcomeUnknown
+                | Code::NotLeader
+                | Code::Fenced
+        );
+        if !is_lost || !self.is_taken || self.tries_left == 0 {
+            return false;
+        }
+        self.tries_left -= 1;
+        true
+    }
+}
+
+async fn one_try(
+    client: &Client,
+    arguments: &Arguments,
+    tries: &mut Resubmission,
+    bars: &BatchBars,
+) -> Result<Ended> {
+    let batch_id = match take(client, arguments, &tries.options).await? {
+        Taken::Counted(result) => return Ok(Ended::Done(result)),
+        Taken::Runs(batch_id) => batch_id,
+    };
+    if arguments.no_wait {
+        return Ok(Ended::Runs(batch_id));
+    }
+    tries.take(&batch_id);
+    let told = |progress: &v1::BatchProgress| bars.show(progress);
+    let (table, limit) = (&arguments.table, arguments.timeout);
+    let result = match tries.tries_left {
+        0 => client.wait_for_batch(table, &batch_id, limit, told).await,
+        _ => client.follow_batch(table, &batch_id, limit, told).await,
+    };
+    Ok(Ended::Done(Box::new(result?)))
 }
 
 /// What the cluster made of a batch.

@@ -58,17 +58,20 @@ pub(crate) fn run(context: &Context, noun: Noun) -> Result<()> {
 fn show(context: &Context, arguments: Arguments) -> Result<()> {
     let local =
         std::path::absolute(&context.local).map_err(|e| Error::io(context.local.display(), e))?;
+    let node = serve::load(context, arguments.config.as_ref(), arguments.node)?;
+    let own = || local.join("lake").display().to_string();
+    let lake = node.lake.clone().unwrap_or_else(own);
     let effective = Effective {
         endpoint: context.cluster().map(Client::address),
         local: local.display().to_string(),
-        lake: local.join("lake").display().to_string(),
+        lake,
         output: context.format.word(),
         wait_lock: context.wait_lock,
         memory: context
             .memory
             .unwrap_or_else(|| OpenOptions::default().memory_bytes),
         clock: std::env::var(CLOCK_VARIABLE).ok(),
-        node: serve::load(context, arguments.config.as_ref(), arguments.node)?,
+        node,
     };
     render::object(context, &effective)
 }

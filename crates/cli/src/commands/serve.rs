@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use tidegate_change::{Error, Result};
 use tidegate_server::config::{Bytes, NodeRole, Overrides};
-use tidegate_server::{Config, Node};
+use tidegate_server::{Config, Node, NodeEnd};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::context::Context;
@@ -30,6 +30,10 @@ pub(crate) struct NodeOptions {
     /// How others reach the node, http://HOST:PORT; by default where it listens.
     #[arg(long, value_name = "URL")]
     pub(crate) advertise: Option<String>,
+    /// How the metadata nodes of the cluster are reached, this one included, http://HOST:PORT; the same on
+    /// every node.
+    #[arg(long, value_name = "URL", value_delimiter = ',')]
+    pub(crate) peers: Option<Vec<String>>,
     /// What the node does; by default everything.
     #[arg(long, value_name = "ROLE", value_delimiter = ',')]
     pub(crate) roles: Option<Vec<RoleWord>>,
@@ -59,19 +63,32 @@ impl From<RoleWord> for NodeRole {
     }
 }
 
-pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<()> {
+/// How a node ended.
+#[derive(Debug)]
+pub(crate) enum Served {
+    /// It was asked to stop.
+    Stopped,
+    /// It failed, and a new start finds out what is true: a supervisor starts it again.
+    Failed(Error),
+}
+
+pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<Served> {
     let failed = |e| Error::io("signals of the process", e);
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let config = load(context, arguments.config.as_ref(), arguments.node)?;
-    let node = Node::start(config, context.open_options()).await?;
+    let mut node = Box::pin(Node::start(config, context.open_options())).await?;
     context.say(&format!("serving on {}", node.endpoint()));
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
+        end = node.failed() => return match end {
+            NodeEnd::Failed(error) => Ok(Served::Failed(error)),
+            NodeEnd::Refused(error) => Err(error),
+        },
     }
     context.say("stopping");
-    node.stop().await
+    node.stop().await.map(|()| Served::Stopped)
 }
 
 /// The configuration in effect.
@@ -87,6 +104,8 @@ pub(crate) fn load(
         listen: options.listen,
         advertise: options.advertise,
         data: context.local_is_named.then(|| context.local.clone()),
+        lake: context.lake.clone(),
+        peers: options.peers,
         memory: context.memory.map(Bytes),
         roles,
         insecure_dev: options.insecure_dev,

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
+use tidegate_change::mutants::{Mutant, is_on};
 use tidegate_change::{Code, Error, Result};
-use tidegate_delta::names;
+use tidegate_delta::{DeltaLog, names};
 
 use super::Coordinator;
 use crate::metadata::{Collected, Entry, TableId};
@@ -21,14 +22,37 @@ impl Coordinator {
     /// What the store says; what is left is tried again.
     pub async fn clean_up(&self, id: &TableId) -> Result<u64> {
         let table = self.table(id).await?;
-        if table.uncollected.is_empty() {
+        let mut closed = table.uncollected.clone();
+        if is_on(Mutant::CollectsOpenAttempts) {
+            closed.extend(table.attempts.keys());
+            closed.extend(table.pending.iter().map(|pending| pending.opened.index));
+        }
+        if closed.is_empty() {
             return Ok(0);
         }
-        let closed = table.uncollected.clone();
         let log = self.log(&table)?;
+        let collected = Entry::Collected(Collected {
+            table: id.clone(),
+            attempts: closed.iter().copied().collect(),
+        });
+        if is_on(Mutant::NotedBeforeDeleted) {
+            self.propose(collected).await?;
+            return self.delete_files(&log, &closed).await;
+        }
+        let deleted = self.delete_files(&log, &closed).await?;
+        self.propose(collected).await?;
+        Ok(deleted)
+    }
+
+    /// Deletes the files of attempts; returns how many.
+    pub(super) async fn delete_files(
+        &self,
+        log: &DeltaLog,
+        attempts: &BTreeSet<u64>,
+    ) -> Result<u64> {
         let root = log.root();
         let keys = self
-            .files_of(root.store().as_ref(), root.path(), &closed)
+            .files_of(root.store().as_ref(), root.path(), attempts)
             .await?;
         for key in &keys {
             match root.store().delete(key).await {
@@ -40,12 +64,6 @@ impl Coordinator {
                 }
             }
         }
-        let attempts = closed.into_iter().collect();
-        self.propose(Entry::Collected(Collected {
-            table: id.clone(),
-            attempts,
-        }))
-        .await?;
         Ok(keys.len() as u64)
     }
 
@@ -60,7 +78,8 @@ impl Coordinator {
         let closed = |key: &Path| {
             let below = key.as_ref().strip_prefix(root.as_ref()).unwrap_or_default();
             names::attempt_of(below.trim_start_matches('/')).is_some_and(|attempt| {
-                attempt.writer == writer && attempts.contains(&attempt.index)
+                let is_own = attempt.writer == writer || is_on(Mutant::CleansByNumber);
+                is_own && attempts.contains(&attempt.index)
             })
         };
         let listed: Vec<_> = store

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
+use tidegate_change::mutants::{Mutant, is_on};
 use tidegate_change::{AttemptId, BatchResult, Digest, Error, Result, TableVersion};
 use tidegate_delta::actions::{Action, CommitInfo, Txn, parse_commit, to_bytes};
 use tidegate_delta::names;
@@ -158,6 +159,7 @@ pub(super) fn rebased(
                 info.other.insert("readVersion".into(), json!(from));
                 answer::move_result(info, to);
             }
+            Action::Domain(_) if is_on(Mutant::MarksKeepVersion) => {}
             Action::Domain(domain) => marks::move_marks(domain, from.0, to.0, time_ms)?,
             _ => {}
         }

@@ -40,6 +40,7 @@ impl Coordinator {
         let log = self.log(&table)?;
         let latest = log.latest_version().await?;
         if latest < table.head {
+            require_gone(&table, &log).await?;
             let shown = latest.map_or_else(|| "none".to_owned(), |latest| latest.to_string());
             let head = table.head.unwrap_or_default();
             let why = format!("its log ends at version {shown}, version {head} was acknowledged");
@@ -66,6 +67,7 @@ impl Coordinator {
         }
         match log.read_slot(head).await? {
             Some(slot) if Digest::of(&slot) != known => {
+                read_again(log, head, &slot).await?;
                 let why =
                     format!("the commit of version {head} is not the one that was acknowledged");
                 Err(self.quarantine(id, table, Code::Corrupt, why).await)
@@ -125,6 +127,34 @@ impl Coordinator {
         }
         Error::new(code, format!("table {}: {why}", table.name))
             .with_hint("the table refuses writes until it is restored or released")
+    }
+}
+
+/// A listing without the head counts only where the head cannot be read either.
+async fn require_gone(table: &TableState, log: &DeltaLog) -> Result<()> {
+    let Some(head) = table.head else {
+        return Ok(());
+    };
+    match log.read_slot(head).await? {
+        None => Ok(()),
+        Some(_) => {
+            let message = format!(
+                "table {}: version {head} is there, and the listing of its log lacks it",
+                table.name
+            );
+            Err(Error::new(Code::Io, message))
+        }
+    }
+}
+
+/// Refuses bytes of a slot that a second look does not show: damage on the way is no evidence.
+pub(super) async fn read_again(log: &DeltaLog, version: TableVersion, seen: &[u8]) -> Result<()> {
+    match log.read_slot(version).await? {
+        Some(again) if again == seen => Ok(()),
+        _ => {
+            let message = format!("version {version}: two looks at its commit differ");
+            Err(Error::new(Code::Io, message))
+        }
     }
 }
 

@@ -158,7 +158,7 @@ impl Coordinator {
         }
         let entry = OpenAttempt {
             table: id.clone(),
-            epoch: self.epoch,
+            epoch: self.epoch().await?,
             kind: CommitKind::Maintenance,
             batches: Vec::new(),
             proposed_ms: self.parts.clock.now_ms(),

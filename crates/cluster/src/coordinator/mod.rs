@@ -5,7 +5,8 @@
 //! - `draft`: the exact bytes of a commit; `marks`: the batch marks in it; `answer`: the result in it.
 //! - `publish`: what a prepared commit becomes; `foreign`: commits of others; `integration`: what they did to
 //!   rows, taken in.
-//! - `recover`, `clean_up`: what dead attempts left; `removal`: the files of a dropped table.
+//! - `right`: the epoch under which it works, and proposals whose answer was lost.
+//! - `recover`, `take_over`, `clean_up`: what dead coordinators left; `removal`: the files of a dropped table.
 //! - `adopt`: the state of a table from its log alone.
 //!
 //! A coordinator holds no state that a decision needs: another one on the same log can continue at any
@@ -21,9 +22,11 @@ mod marks;
 mod publish;
 mod recover;
 mod removal;
+mod right;
 mod schema;
 mod snapshots;
 mod submit;
+mod take_over;
 #[cfg(test)]
 mod tests;
 
@@ -32,18 +35,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_apply::Limits;
 use tidegate_change::clock::{Clock, Random};
-use tidegate_change::{AttemptId, Code, Error, Result};
+use tidegate_change::{AttemptId, Result};
 use tidegate_delta::DeltaLog;
 
 use crate::consensus::{Applied, Consensus};
 use crate::metadata::limits::INLINE_COMMIT_BYTES_MAX;
-use crate::metadata::{
-    Entry, Epoch, Grant, NodeId, Outcome, Refusal, Role, State, TableId, TableState,
-};
+use crate::metadata::{Entry, NodeId, Outcome, Refusal, State, TableId, TableState};
 use crate::workers::{Stores, Workers};
 
 pub use integration::ConflictCounts;
+pub(crate) use snapshots::SnapshotCache;
 pub use submit::BatchRequest;
+pub use take_over::Watch;
 
 /// What a coordinator works with.
 #[derive(Clone, Debug)]
@@ -85,8 +88,8 @@ impl Default for CoordinatorOptions {
 pub struct Coordinator {
     parts: CoordinatorParts,
     options: CoordinatorOptions,
-    epoch: Epoch,
-    snapshots: snapshots::SnapshotCache,
+    right: right::Right,
+    snapshots: SnapshotCache,
     conflicts: integration::Conflicts,
     locks: Mutex<BTreeMap<TableId, Arc<tokio::sync::Mutex<()>>>>,
 }
@@ -97,26 +100,22 @@ impl Coordinator {
     /// # Errors
     /// When the log cannot be written.
     pub async fn start(parts: CoordinatorParts, options: CoordinatorOptions) -> Result<Self> {
-        let grant = Grant {
-            node: parts.node,
-            role: Role::Coordinator,
-        };
-        let applied = parts.consensus.propose(Entry::Grant(grant)).await?;
-        let Outcome::Granted(epoch) = applied.outcome else {
-            return Err(Error::new(
-                Code::ResourceExhausted,
-                "the log grants no more nodes",
-            ));
-        };
-        let snapshots = snapshots::SnapshotCache::default();
-        Ok(Self {
+        let coordinator = Self::new(parts, options);
+        coordinator.epoch().await?;
+        Ok(coordinator)
+    }
+
+    /// A coordinator that asks for its epoch when it first needs one: the log need not have a leader yet.
+    #[must_use]
+    pub fn new(parts: CoordinatorParts, options: CoordinatorOptions) -> Self {
+        Self {
             parts,
             options,
-            epoch,
-            snapshots,
+            right: right::Right::default(),
+            snapshots: SnapshotCache::default(),
             conflicts: integration::Conflicts::default(),
             locks: Mutex::default(),
-        })
+        }
     }
 
     /// The replicated state.

@@ -6,6 +6,7 @@
 use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::{ObjectStore, ObjectStoreExt};
+use tidegate_change::mutants::{Mutant, is_on};
 use tidegate_change::spec::TableMode;
 use tidegate_change::{AttemptId, Code, Digest, Error, Result, TableVersion};
 use tidegate_delta::actions::{Action, parse_commit};
@@ -114,7 +115,8 @@ impl Coordinator {
         for action in parse_commit(&names::commit(pending.version), &bytes)? {
             let Action::Add(add) = action else { continue };
             let path = add.relative_path()?;
-            if names::attempt_of(&path) == Some(attempt) && !foreign::is_there(log, &path).await? {
+            let is_ours = names::attempt_of(&path) == Some(attempt);
+            if is_ours && !is_on(Mutant::FilesUnchecked) && !foreign::is_there(log, &path).await? {
                 return Ok(None);
             }
         }
@@ -246,11 +248,18 @@ async fn write_slot(log: &DeltaLog, version: TableVersion, bytes: &Bytes) -> Res
     for _ in 0..PUT_TRIES {
         match log.create_commit(version, bytes.clone()).await {
             CreateOutcome::Created => return Ok(bytes.clone()),
-            CreateOutcome::Exists => {}
+            CreateOutcome::Exists => {
+                if let Some(slot) = mistaken(bytes) {
+                    return Ok(slot);
+                }
+            }
             CreateOutcome::Unknown(error) => last = Some(error),
         }
         // Neither answer says whose commit it is, only the slot does.
         if let Some(slot) = log.read_slot(version).await? {
+            if slot != *bytes {
+                foreign::read_again(log, version, &slot).await?;
+            }
             return Ok(slot);
         }
     }
@@ -260,4 +269,20 @@ async fn write_slot(log: &DeltaLog, version: TableVersion, bytes: &Bytes) -> Res
             format!("version {version}: the store creates no commit and shows none"),
         )
     }))
+}
+
+/// What a deliberate bug takes a taken slot for, without a look; nothing in the product.
+fn mistaken(ours: &Bytes) -> Option<Bytes> {
+    const HARMLESS: &str =
+        r#"{"commitInfo":{"timestamp":1,"inCommitTimestamp":1,"operation":"X"}}"#;
+    const FOREIGN: &str = r#"{"remove":{"path":"x","dataChange":true}}"#;
+    if is_on(Mutant::ExistsIsOurs) {
+        Some(ours.clone())
+    } else if is_on(Mutant::ExistsIsForeign) {
+        Some(Bytes::from_static(FOREIGN.as_bytes()))
+    } else if is_on(Mutant::ConflictIsForeign) {
+        Some(Bytes::from_static(HARMLESS.as_bytes()))
+    } else {
+        None
+    }
 }

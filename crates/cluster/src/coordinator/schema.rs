@@ -5,14 +5,15 @@ use object_store::ObjectStore;
 use tidegate_change::spec::{ResolvedSpec, TableSpec, alter};
 use tidegate_change::{Code, Error, Kind, Result, TableVersion};
 use tidegate_delta::actions::Action;
-use tidegate_delta::{DeltaLog, TableDefinition};
+use tidegate_delta::{DeltaLog, TableDefinition, names};
 
 use super::draft::Draft;
+use super::right::LOSSES_MAX;
 use super::submit::{OpenTry, Progress, resolved_spec};
 use super::{Coordinator, removal};
 use crate::metadata::{
-    CommitKind, CreateTable, DropStage, DropTable, Entry, OpenAttempt, Outcome, Refusal, TableId,
-    TableState,
+    CommitKind, CreateTable, DropStage, DropTable, Entry, OpenAttempt, Outcome, Refusal, State,
+    TableId, TableState, TableStatus,
 };
 
 /// Tries of an alteration before the caller is told that it always loses.
@@ -38,6 +39,8 @@ impl Coordinator {
         }
         require_empty(&name, location, &log).await?;
         let id = self.new_table_id();
+        let lock = self.lock_of(&id);
+        let _working = lock.lock().await;
         let created_ms = self.parts.clock.now_ms();
         let actions =
             TableDefinition::create(&ResolvedSpec::declared(spec), &id.0, created_ms)?.actions();
@@ -45,9 +48,12 @@ impl Coordinator {
             table: id.clone(),
             name: name.clone(),
             location: location.to_owned(),
+            epoch: Some(self.epoch().await?),
         };
-        self.require(&name, Entry::CreateTable(entry)).await?;
-        let committed = self.commit_schema(&id, "CREATE TABLE", actions).await;
+        let is_there = |state: &State| state.tables.contains_key(&id);
+        self.insist(&name, Entry::CreateTable(entry), is_there)
+            .await?;
+        let committed = self.commit_first(&id, actions).await;
         if let Ok(Some(version)) = committed {
             return Ok(version);
         }
@@ -59,6 +65,34 @@ impl Coordinator {
             let message = format!("table {name}: another writer made a table at {location}");
             Error::new(Code::TableExists, message)
         }))
+    }
+
+    /// Commits version 0, also when an answer is lost on the way; None when another writer was first.
+    async fn commit_first(
+        &self,
+        id: &TableId,
+        actions: Vec<Action>,
+    ) -> Result<Option<TableVersion>> {
+        for _ in 0..LOSSES_MAX {
+            let committed = self
+                .commit_schema(id, "CREATE TABLE", actions.clone())
+                .await;
+            let Err(error) = committed else {
+                return committed;
+            };
+            if !self.may_go_on(id, &error).await? {
+                return Err(error);
+            }
+            self.resolve(id).await?;
+            // The id is this call's, so what has a head is what it committed.
+            if let Some(version) = self.table(id).await?.head {
+                return Ok(Some(version));
+            }
+        }
+        Err(Error::new(
+            Code::OutcomeUnknown,
+            "the leader of the metadata group changed again and again",
+        ))
     }
 
     /// Changes a table's spec; the head where nothing changes.
@@ -75,6 +109,7 @@ impl Coordinator {
                 Ok(Some(version)) => return Ok(version),
                 Ok(None) => {}
                 Err(error) if error.kind() == Kind::Conflict => {}
+                Err(error) if self.may_go_on(&id, &error).await? => {}
                 Err(error) => return Err(error),
             }
         }
@@ -120,17 +155,37 @@ impl Coordinator {
         let lock = self.lock_of(&id);
         let _working = lock.lock().await;
         self.resolve(&id).await?;
-        let stage = DropStage::Begin { keep_files };
-        self.require(
-            name,
-            Entry::DropTable(DropTable {
-                table: id.clone(),
-                stage,
-            }),
-        )
-        .await?;
+        let mut begun = self.begin_drop(&id, name, keep_files).await;
+        if let Err(error) = &begun
+            && self.may_go_on(&id, error).await?
+        {
+            begun = self.begin_drop(&id, name, keep_files).await;
+        }
+        begun?;
         let table = self.table(&id).await?;
         self.finish_drop(&id, &table, keep_files).await
+    }
+
+    /// Makes a table one that is being dropped, by this coordinator and nobody else.
+    pub(super) async fn begin_drop(
+        &self,
+        id: &TableId,
+        name: &str,
+        keep_files: bool,
+    ) -> Result<()> {
+        let epoch = Some(self.epoch().await?);
+        let entry = DropTable {
+            table: id.clone(),
+            stage: DropStage::Begin { keep_files },
+            epoch,
+        };
+        let has_begun = |state: &State| {
+            let table = state.tables.get(id);
+            table.is_some_and(|table| {
+                matches!(table.status, TableStatus::Dropping { .. }) && table.owner == epoch
+            })
+        };
+        self.insist(name, Entry::DropTable(entry), has_begun).await
     }
 
     pub(super) async fn finish_drop(
@@ -146,17 +201,19 @@ impl Coordinator {
                 .stores
                 .remove_empty_directories(&table.location)?;
         }
-        let stage = DropStage::Finish;
-        self.require(
-            &table.name,
-            Entry::DropTable(DropTable {
-                table: id.clone(),
-                stage,
-            }),
-        )
-        .await?;
+        self.end_drop(id, &table.name).await?;
         self.snapshots.forget(id);
         Ok(())
+    }
+
+    pub(super) async fn end_drop(&self, id: &TableId, name: &str) -> Result<()> {
+        let entry = DropTable {
+            table: id.clone(),
+            stage: DropStage::Finish,
+            epoch: Some(self.epoch().await?),
+        };
+        let is_gone = |state: &State| !state.tables.contains_key(id);
+        self.insist(name, Entry::DropTable(entry), is_gone).await
     }
 
     /// Commits actions of kind `Schema`; None when another commit was first.
@@ -170,7 +227,7 @@ impl Coordinator {
         let log = self.log(&table)?;
         let entry = OpenAttempt {
             table: id.clone(),
-            epoch: self.epoch,
+            epoch: self.epoch().await?,
             kind: CommitKind::Schema,
             batches: Vec::new(),
             proposed_ms: self.parts.clock.now_ms(),
@@ -255,7 +312,14 @@ impl Coordinator {
 /// Refuses a location where something lies: it is not ours, and dropping the table must not meet it.
 async fn require_empty(table: &str, location: &str, log: &DeltaLog) -> Result<()> {
     let root = log.root();
-    let first = root.store().list(Some(root.path())).try_next().await;
+    // A coordinator that was replaced may have staged a commit late; nothing will ever refer to it.
+    let staged = root.location(names::STAGED_DIRECTORY)?;
+    let objects = root.store().list(Some(root.path()));
+    let others = objects.try_filter(|object| {
+        let is_staged = object.location.prefix_matches(&staged);
+        std::future::ready(!is_staged)
+    });
+    let first = std::pin::pin!(others).try_next().await;
     let first = first.map_err(|e| {
         Error::new(Code::Io, format!("{}: cannot be listed", root.path())).with_source(e)
     })?;

@@ -14,7 +14,7 @@ const ADVANCE_MAX: u64 = 64;
 
 /// Snapshots by table.
 #[derive(Debug, Default)]
-pub(super) struct SnapshotCache {
+pub(crate) struct SnapshotCache {
     snapshots: Mutex<BTreeMap<TableId, Arc<TableSnapshot>>>,
 }
 
@@ -48,7 +48,7 @@ impl SnapshotCache {
     }
 
     /// The table at exactly that version, whose commit must have that digest where it is known.
-    pub(super) async fn at(
+    pub(crate) async fn at(
         &self,
         id: &TableId,
         log: &DeltaLog,

@@ -1,11 +1,12 @@
 //! One batch, from its key to its answer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
 use tidegate_apply::work::SourceFile;
 use tidegate_apply::{BatchObserver, BatchPhase, BatchProgress, Manifest, Work, is_index_damage};
+use tidegate_change::mutants::{Mutant, is_on};
 use tidegate_change::spec::ResolvedSpec;
 use tidegate_change::{BatchId, BatchResult, Code, Error, Kind, Result, TableVersion};
 use tidegate_delta::actions::SPEC_DOMAIN;
@@ -14,6 +15,7 @@ use tidegate_delta::{DeltaLog, TableSnapshot};
 use super::Coordinator;
 use super::answer::stored_answer;
 use super::draft::{CommitDraft, Draft};
+use super::right::LOSSES_MAX;
 use crate::cancellation::Cancellation;
 use crate::metadata::{
     Abort, BatchKey, CommitKind, Entry, OffsetRange, OpenAttempt, Outcome, Prepare, PreparePart,
@@ -103,8 +105,10 @@ impl Coordinator {
         let waiting = async { Ok(lock.lock().await) };
         let _working = request.cancellation.guard(waiting).await?;
         let mut rebuild_index = false;
-        for _ in 0..TRIES_MAX {
-            match self.try_batch(&id, request, rebuild_index).await {
+        let mut losses_count = 0;
+        for n in 0..TRIES_MAX {
+            let asks = n == 0 || !is_on(Mutant::NoDedup);
+            match self.try_batch(&id, request, (rebuild_index, asks)).await {
                 Ok(Try::Answered(result)) => return Ok(*result),
                 Ok(Try::Lost) => {}
                 Err(error) if error.kind() == Kind::Conflict => {
@@ -121,7 +125,13 @@ impl Coordinator {
                     }
                     rebuild_index = true;
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    losses_count += 1;
+                    if losses_count > LOSSES_MAX || !self.may_go_on(&id, &error).await? {
+                        return Err(error);
+                    }
+                    tracing::debug!(table = request.table, %error, "a batch is taken up again");
+                }
             }
         }
         let message = format!("table {}: other commits were always first", request.table);
@@ -173,17 +183,19 @@ impl Coordinator {
         Ok(None)
     }
 
+    /// One try; `asks` is off only under a deliberate bug, which looks a batch up once.
     async fn try_batch(
         &self,
         id: &TableId,
         request: &BatchRequest,
-        rebuild_index: bool,
+        (rebuild_index, asks): (bool, bool),
     ) -> Result<Try> {
         self.resolve(id).await?;
         let table = self.table(id).await?;
         let log = self.log(&table)?;
         match table.standing(&request.key) {
             Standing::New => {}
+            Standing::Final { .. } if !asks => {}
             Standing::Final { version } => {
                 let answer = stored_answer(&log, &table.name, &request.key.id, version).await?;
                 return Ok(Try::Answered(Box::new(answer)));
@@ -193,6 +205,7 @@ impl Coordinator {
         table
             .require_active()
             .map_err(|refusal| refusal.into_error(&table.name))?;
+        self.close_leftovers(id, &table).await?;
         self.follow_log(id).await?;
         let table = self.table(id).await?;
         let Some(head) = table.head else {
@@ -200,7 +213,7 @@ impl Coordinator {
         };
         let entry = OpenAttempt {
             table: id.clone(),
-            epoch: self.epoch,
+            epoch: self.epoch().await?,
             kind: CommitKind::Batch,
             batches: vec![request.key.clone()],
             proposed_ms: self.parts.clock.now_ms(),
@@ -251,13 +264,7 @@ impl Coordinator {
         if request.dry_run {
             return Ok(Try::Answered(Box::new(result)));
         }
-        if let Some(observer) = &request.observer {
-            observer.observe(BatchProgress {
-                phase: BatchPhase::Committing,
-                events_read: manifest.counters.events,
-                ..BatchProgress::default()
-            });
-        }
+        tell_committing(request, &manifest);
         let time_ms = self.commit_time(open.table);
         let offsets = risen(open.table, &result.offsets);
         let draft = Draft {
@@ -280,6 +287,9 @@ impl Coordinator {
         request.cancellation.check()?;
         if !self.prepare(open, &draft, time_ms, progress).await? {
             return Ok(Try::Lost);
+        }
+        if is_on(Mutant::AnswersEarly) {
+            return Ok(Try::Answered(Box::new(result)));
         }
         let resolved = self.resolve(open.id).await;
         resolved.map_err(|e| open.undecided(e))?;
@@ -304,6 +314,7 @@ impl Coordinator {
     ) -> Result<Manifest> {
         let work = Work {
             root: open.log.root().clone(),
+            location: open.table.location.clone(),
             resolved: resolved_spec(&open.table.name, &snapshot)?,
             snapshot,
             attempt: self.attempt_id(open.attempt),
@@ -341,6 +352,9 @@ impl Coordinator {
             parts: vec![part],
             proposed_ms: self.parts.clock.now_ms(),
         };
+        if is_on(Mutant::PublishesFirst) {
+            let _ = open.log.create_commit(version, draft.bytes.clone()).await;
+        }
         let proposed = self.propose(Entry::Prepare(entry)).await;
         match proposed.map_err(|e| open.unknown(e))?.outcome {
             Outcome::Prepared(_) => Ok(true),
@@ -356,6 +370,10 @@ impl Coordinator {
 
     /// Closes an attempt that got no version and collects its files; one that is prepared stays.
     pub(super) async fn give_up(&self, open: &OpenTry<'_>) -> Result<()> {
+        if is_on(Mutant::CleansUnknown) {
+            self.delete_files(open.log, &BTreeSet::from([open.attempt]))
+                .await?;
+        }
         let entry = Abort {
             table: open.id.clone(),
             attempt: open.attempt,
@@ -377,6 +395,16 @@ impl Coordinator {
         } else {
             now
         }
+    }
+}
+
+fn tell_committing(request: &BatchRequest, manifest: &Manifest) {
+    if let Some(observer) = &request.observer {
+        observer.observe(BatchProgress {
+            phase: BatchPhase::Committing,
+            events_read: manifest.counters.events,
+            ..BatchProgress::default()
+        });
     }
 }
 

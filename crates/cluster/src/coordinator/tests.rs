@@ -2,6 +2,7 @@
 
 mod adoption;
 mod crashes;
+mod lost_answers;
 mod races;
 mod support;
-mod toxic;
+mod take_over;

@@ -1,6 +1,7 @@
 //! `Abort`: an attempt ends without a version.
 
 use serde::{Deserialize, Serialize};
+use tidegate_change::mutants::{Mutant, is_on};
 use tidegate_change::{Digest, TableVersion};
 
 use super::limits::UNCOLLECTED_MAX;
@@ -31,7 +32,9 @@ impl Abort {
         let table = state.table(&self.table)?;
         if table.attempts.contains_key(&self.attempt) {
             let table = state.table_mut(&self.table)?;
-            table.attempts.remove(&self.attempt);
+            if !is_on(Mutant::NoAttemptFence) {
+                table.attempts.remove(&self.attempt);
+            }
             forget(table, self.attempt);
             return Ok(Outcome::Aborted);
         }
@@ -42,7 +45,7 @@ impl Abort {
         let proven = |evidence: &SlotEvidence| {
             evidence.version == pending.version && evidence.digest != pending.commit_digest
         };
-        if !self.evidence.as_ref().is_some_and(proven) {
+        if !self.evidence.as_ref().is_some_and(proven) && !is_on(Mutant::AbortsOnTimeout) {
             return Err(Refusal::EvidenceMissing);
         }
         let table = state.table_mut(&self.table)?;

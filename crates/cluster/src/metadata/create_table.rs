@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::limits::{LOCATION_BYTES_MAX, NAME_BYTES_MAX};
-use super::{Outcome, Refusal, State, TableId, TableState};
+use super::{Epoch, Outcome, Refusal, State, TableId, TableState};
 
 /// Reserves a name and a place; version 0 is a commit of kind `Schema` on no head.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,15 +16,19 @@ pub struct CreateTable {
     pub name: String,
     /// Its root.
     pub location: String,
+    /// The coordinator that creates it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<Epoch>,
 }
 
 impl CreateTable {
     pub(super) fn apply(&self, state: &mut State, index: u64) -> Result<Outcome, Refusal> {
-        register(
-            state,
-            &self.table,
-            TableState::unborn(self.name.clone(), self.location.clone(), index),
-        )
+        let unborn = TableState::unborn(self.name.clone(), self.location.clone(), index);
+        let table = TableState {
+            owner: self.epoch,
+            ..unborn
+        };
+        register(state, &self.table, table)
     }
 }
 

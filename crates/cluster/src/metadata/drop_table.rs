@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Outcome, Refusal, State, TableId, TableStatus};
+use super::{Epoch, Outcome, Refusal, State, TableId, TableStatus};
 
 /// How far the drop is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,22 +24,35 @@ pub struct DropTable {
     pub table: TableId,
     /// How far the drop is.
     pub stage: DropStage,
+    /// The coordinator that drops it. Objects are deleted by one coordinator at a time: the place may be
+    /// another table's as soon as the drop is finished.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<Epoch>,
 }
 
 impl DropTable {
     pub(super) fn apply(&self, state: &mut State) -> Result<Outcome, Refusal> {
+        if self.epoch.is_some_and(|epoch| !state.is_current(&epoch)) {
+            return Err(Refusal::EpochDead);
+        }
         let table = state.table(&self.table)?;
         if table.pending.is_some() {
+            return Err(Refusal::Busy);
+        }
+        let others = |owner: &Epoch| Some(owner) != self.epoch.as_ref() && state.is_current(owner);
+        let is_dropping = matches!(table.status, TableStatus::Dropping { .. });
+        if is_dropping && table.owner.as_ref().is_some_and(others) {
             return Err(Refusal::Busy);
         }
         match self.stage {
             DropStage::Begin { keep_files } => {
                 let table = state.table_mut(&self.table)?;
                 table.status = TableStatus::Dropping { keep_files };
+                table.owner = self.epoch;
                 table.attempts.clear();
             }
             DropStage::Finish => {
-                if !matches!(table.status, TableStatus::Dropping { .. }) {
+                if !is_dropping {
                     return Err(Refusal::Busy);
                 }
                 let name = table.name.clone();

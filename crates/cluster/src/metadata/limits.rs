@@ -12,6 +12,8 @@ pub const OPEN_ATTEMPTS_MAX: usize = 8;
 pub const UNCOLLECTED_MAX: usize = 256;
 /// Nodes of a cluster.
 pub const NODES_MAX: usize = 1_000;
+/// Bytes of a node's endpoint.
+pub const ENDPOINT_BYTES_MAX: usize = 512;
 /// Batches of one commit.
 pub const BATCHES_PER_COMMIT_MAX: usize = 64;
 /// Bytes of a batch id, a source name or a partition name.

@@ -19,6 +19,7 @@ mod gc_floor;
 mod grant;
 pub mod limits;
 mod open_attempt;
+mod place;
 mod prepare;
 mod quarantine;
 mod rebase;
@@ -44,6 +45,7 @@ pub use found::Found;
 pub use gc_floor::GcFloor;
 pub use grant::Grant;
 pub use open_attempt::OpenAttempt;
+pub use place::{Drain, Place};
 pub use prepare::{OffsetRange, Prepare, PreparePart};
 pub use quarantine::{Quarantine, Release};
 pub use rebase::Rebase;
@@ -90,6 +92,10 @@ pub enum Entry {
     DropTable(DropTable),
     /// A table comes back from its log alone.
     Adopt(Box<Adopt>),
+    /// The workers change.
+    Place(Place),
+    /// A worker gets no more work.
+    Drain(Drain),
 }
 
 impl fmt::Display for Entry {
@@ -113,6 +119,8 @@ impl fmt::Display for Entry {
             Self::CreateTable(command) => ("create_table", Some(&command.table)),
             Self::DropTable(command) => ("drop_table", Some(&command.table)),
             Self::Adopt(command) => ("adopt", Some(&command.table)),
+            Self::Place(_) => ("place", None),
+            Self::Drain(_) => ("drain", None),
         };
         match table {
             Some(table) => write!(f, "{name} {table}"),
@@ -161,6 +169,8 @@ pub fn apply(state: &mut State, index: u64, entry: &Entry) -> Outcome {
         Entry::CreateTable(command) => command.apply(state, index),
         Entry::DropTable(command) => command.apply(state),
         Entry::Adopt(command) => command.apply(state, index),
+        Entry::Place(command) => command.apply(state),
+        Entry::Drain(command) => command.apply(state),
     };
     state.last_applied = index;
     outcome.unwrap_or_else(Outcome::Refused)

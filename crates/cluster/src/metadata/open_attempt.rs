@@ -1,6 +1,7 @@
 //! `OpenAttempt`: a try to write a version begins.
 
 use serde::{Deserialize, Serialize};
+use tidegate_change::mutants::{Mutant, is_on};
 
 use super::limits::{BATCHES_PER_COMMIT_MAX, NAME_BYTES_MAX, OPEN_ATTEMPTS_MAX};
 use super::weight::of_batches;
@@ -35,7 +36,7 @@ impl OpenAttempt {
         }
         self.check_batches()?;
         table.require_room(of_batches(&self.batches))?;
-        for batch in &self.batches {
+        for batch in self.batches.iter().filter(|_| !is_on(Mutant::NoDedup)) {
             table.standing(batch).require_new()?;
         }
         let attempt = Attempt {

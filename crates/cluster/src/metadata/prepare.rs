@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use tidegate_change::mutants::{Mutant, is_on};
 use tidegate_change::{Digest, TableVersion};
 
 use super::limits::{
@@ -83,7 +84,7 @@ impl PreparePart {
             .attempts
             .get(&self.attempt)
             .ok_or(Refusal::AttemptNotOpen)?;
-        if !state.is_current(&attempt.epoch) {
+        if !state.is_current(&attempt.epoch) && !is_on(Mutant::NoAttemptFence) {
             return Err(Refusal::EpochDead);
         }
         if proposed_ms.saturating_sub(attempt.opened_ms) > ATTEMPT_AGE_MS_MAX {
@@ -95,7 +96,7 @@ impl PreparePart {
             });
         }
         // The batch comes first: the loser of a race learns that its batch is in, not that the head moved.
-        for batch in &attempt.batches {
+        for batch in attempt.batches.iter().filter(|_| !is_on(Mutant::NoDedup)) {
             table.standing(batch).require_new()?;
         }
         if table.head != self.expected {

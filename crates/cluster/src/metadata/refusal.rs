@@ -76,6 +76,13 @@ pub enum Refusal {
     },
     /// Work on the table is not finished.
     Busy,
+    /// The workers changed since the proposer looked.
+    PlacementMoved {
+        /// The epoch now.
+        epoch: u64,
+    },
+    /// No worker of that node.
+    WorkerUnknown,
     /// A bound of the state.
     Limit {
         /// What there would be too much of.
@@ -105,7 +112,9 @@ impl Refusal {
             | Self::HeadMoved { .. }
             | Self::PendingExists { .. }
             | Self::NotPending
+            | Self::PlacementMoved { .. }
             | Self::Busy => Code::CommitConflict,
+            Self::WorkerUnknown => Code::NotFound,
             Self::OffsetMismatch { .. } => Code::InvalidArgument,
             Self::EvidenceMissing | Self::WatermarkLower | Self::TimeNotRising => Code::Internal,
             Self::Quarantined { .. } => Code::Quarantined,
@@ -150,6 +159,8 @@ impl Refusal {
             Self::TimeNotRising => "the commit time would not rise".into(),
             Self::Quarantined { reason } => format!("refuses writes: {reason}"),
             Self::Busy => "work on the table is not finished".into(),
+            Self::PlacementMoved { epoch } => format!("the placement has epoch {epoch}"),
+            Self::WorkerUnknown => "the node is no worker".into(),
             Self::Limit { what } => format!("too many {what}"),
         }
     }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_change::{AttemptId, BatchId, Code, Digest, Error, TableVersion, WriterId};
 
 use super::refusal::Refusal;
+use crate::placement::Placement;
 
 /// Id of a table: the UUID of its Delta metadata.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -272,6 +273,10 @@ pub struct TableState {
     pub watermark: Watermark,
     /// Whether it takes writes.
     pub status: TableStatus,
+    /// The coordinator that creates the table, or drops it: nobody else goes on with that while its epoch
+    /// is current.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Epoch>,
 }
 
 impl TableState {
@@ -296,6 +301,7 @@ impl TableState {
             offsets: BTreeMap::new(),
             watermark: Watermark::default(),
             status: TableStatus::Active,
+            owner: None,
         }
     }
 
@@ -348,6 +354,9 @@ pub struct State {
     pub removed: BTreeSet<NodeId>,
     /// Current epochs.
     pub epochs: BTreeMap<NodeId, BTreeMap<Role, u64>>,
+    /// The workers.
+    #[serde(default)]
+    pub placement: Placement,
     /// Tables by id.
     pub tables: BTreeMap<TableId, Arc<TableState>>,
     /// Ids by name.
@@ -365,6 +374,7 @@ impl State {
             members: BTreeSet::new(),
             removed: BTreeSet::new(),
             epochs: BTreeMap::new(),
+            placement: Placement::default(),
             tables: BTreeMap::new(),
             names: BTreeMap::new(),
         }

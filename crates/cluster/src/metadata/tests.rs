@@ -53,6 +53,7 @@ impl Machine {
             table: table(),
             name: "customers".into(),
             location: "customers".into(),
+            epoch: None,
         }));
         let attempt = machine.open(CommitKind::Schema, vec![]).unwrap();
         assert_eq!(
@@ -319,6 +320,7 @@ fn a_decision_over_tables_is_all_or_none() {
         table: other.clone(),
         name: "orders".into(),
         location: "orders".into(),
+        epoch: None,
     }));
     let a = m.open(CommitKind::Batch, vec![batch(1, 1)]).unwrap();
     let entry = OpenAttempt {
@@ -386,6 +388,7 @@ fn places_do_not_overlap() {
             table: TableId(location.into()),
             name: location.replace('/', "_") + "_t",
             location: location.into(),
+            epoch: None,
         }));
         assert_eq!(outcome == Outcome::Done, free, "{location}");
     }

@@ -186,6 +186,7 @@ impl World {
                 table: table_id(table),
                 name: name.clone(),
                 location: name,
+                epoch: None,
             };
             apply(&mut state, 10, &Entry::CreateTable(create));
         }

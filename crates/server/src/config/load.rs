@@ -20,6 +20,10 @@ pub struct Overrides {
     pub advertise: Option<String>,
     /// `--local`
     pub data: Option<PathBuf>,
+    /// `--lake`
+    pub lake: Option<String>,
+    /// `--peers`
+    pub peers: Option<Vec<String>>,
     /// `--memory`
     pub memory: Option<Bytes>,
     /// `--roles`
@@ -47,7 +51,9 @@ impl Config {
         config.listen = flags.listen.unwrap_or(config.listen);
         config.advertise = flags.advertise.or(config.advertise);
         config.data = flags.data.unwrap_or(config.data);
+        config.cluster.peers = flags.peers.unwrap_or(config.cluster.peers);
         config.roles = flags.roles.unwrap_or(config.roles);
+        config.lake = flags.lake.or(config.lake);
         config.memory = flags.memory.or(config.memory);
         config.insecure_dev |= flags.insecure_dev;
         config.validate()?;

@@ -2,8 +2,10 @@
 //!
 //! Every value has a default that serves one machine; [`Config::validate`] checks what values say together.
 
+mod cluster;
 mod load;
 mod quantity;
+mod stores;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,8 +13,11 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use tidegate_change::{Code, Error, Result};
 
+use crate::stores::Address;
+pub use cluster::Cluster;
 pub use load::{Overrides, VARIABLE_PREFIX};
 pub use quantity::{Bytes, Span};
+pub use stores::{Azure, Gcs, S3, SecretPlace, Stores};
 
 /// Longest drain; a supervisor that stops a node waits no longer than ten seconds.
 const DRAIN_MS_MAX: u64 = 9_000;
@@ -25,8 +30,11 @@ pub struct Config {
     pub listen: SocketAddr,
     /// How others reach the node, `http://host:port`; what it listens on where it is not given.
     pub advertise: Option<String>,
-    /// Directory of metadata, spool and local lake.
+    /// Directory of metadata, spool and, unless it lies elsewhere, the lake; of this node alone.
     pub data: PathBuf,
+    /// Root of the tables, a directory or an address, `s3://bucket/prefix`, shared by all nodes of a cluster;
+    /// `lake` below `data` where it is not given.
+    pub lake: Option<String>,
     /// What the node does.
     pub roles: Vec<NodeRole>,
     /// Listen beyond this machine without encryption.
@@ -44,6 +52,10 @@ pub struct Config {
     pub sources: Sources,
     /// Encryption.
     pub tls: Tls,
+    /// The cluster that the node belongs to.
+    pub cluster: Cluster,
+    /// How object stores are reached.
+    pub stores: Stores,
 }
 
 impl Default for Config {
@@ -52,6 +64,7 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 7420)),
             advertise: None,
             data: "./tidegate-data".into(),
+            lake: None,
             roles: NodeRole::ALL.to_vec(),
             insecure_dev: false,
             drain: Span::from_ms(8_000),
@@ -60,6 +73,8 @@ impl Default for Config {
             keep_alive: KeepAlive::default(),
             sources: Sources::default(),
             tls: Tls::default(),
+            cluster: Cluster::default(),
+            stores: Stores::default(),
         }
     }
 }
@@ -155,6 +170,8 @@ impl Default for KeepAlive {
 pub struct Sources {
     /// Directories below which `file://` addresses are opened.
     pub directories: Vec<PathBuf>,
+    /// Addresses of buckets and prefixes, `s3://bucket/prefix`, below which objects are opened.
+    pub prefixes: Vec<String>,
 }
 
 /// Encryption; off where no certificate is given.
@@ -177,6 +194,7 @@ impl Config {
     pub fn validate(&self) -> Result<()> {
         self.check_roles()?;
         self.check_exposure()?;
+        self.check_cluster()?;
         let limits = &self.limits;
         let positive = [
             ("limits.message_bytes", limits.message_bytes.0),
@@ -204,6 +222,12 @@ impl Config {
         if self.drain.ms() > DRAIN_MS_MAX {
             return Err(invalid("drain", "must be at most 9s"));
         }
+        if let Some(lake) = &self.lake {
+            Address::parse(lake).map_err(|e| e.context("lake"))?;
+        }
+        for prefix in &self.sources.prefixes {
+            Address::parse(prefix).map_err(|e| e.context("sources.prefixes"))?;
+        }
         match &self.advertise {
             Some(text) if !text.starts_with("http://") && !text.starts_with("https://") => {
                 Err(invalid("advertise", "is no http://host:port"))
@@ -216,21 +240,6 @@ impl Config {
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
         self.tls.certificate.is_some()
-    }
-
-    fn check_roles(&self) -> Result<()> {
-        if self.roles.is_empty() {
-            return Err(invalid("roles", "names none"));
-        }
-        let missing = NodeRole::ALL.iter().find(|role| !self.roles.contains(role));
-        match missing {
-            Some(role) => {
-                let message = format!("roles: a node without {role:?} is not in this build");
-                Err(Error::new(Code::Unsupported, message)
-                    .with_hint("leave roles out: the node has all of them"))
-            }
-            None => Ok(()),
-        }
     }
 
     fn check_exposure(&self) -> Result<()> {
@@ -306,7 +315,5 @@ mod tests {
         for change in refused {
             assert_eq!(config(change).unwrap_err().code(), Code::InvalidArgument);
         }
-        let apart = config(|config| config.roles = vec![NodeRole::Worker]);
-        assert_eq!(apart.unwrap_err().code(), Code::Unsupported);
     }
 }

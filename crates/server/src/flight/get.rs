@@ -26,8 +26,11 @@ pub(super) async fn rows(
     request: &Request<Ticket>,
 ) -> Result<Answers<FlightData>> {
     let wanted: Wanted = from_json("ticket", &request.get_ref().ticket)?;
-    let reader = serving.embedded.reader();
-    let opened = deadline::bounded(request.metadata(), reads::open(&reader, wanted)).await?;
+    let work = async {
+        let reader = serving.embedded.current_reader().await?;
+        reads::open(&reader, wanted).await
+    };
+    let opened = deadline::bounded(request.metadata(), work).await?;
     let mut encoder = FlightDataEncoderBuilder::new().with_schema(Arc::clone(opened.rows.schema()));
     if let Some(until) = opened.until {
         let end = StreamEnd {
@@ -50,7 +53,7 @@ pub(super) async fn flight_info(
 }
 
 async fn info(serving: &Serving, descriptor: &FlightDescriptor) -> Result<FlightInfo> {
-    let reader = serving.embedded.reader();
+    let reader = serving.embedded.current_reader().await?;
     let wanted = match wanted(descriptor)? {
         Wanted::Read(ticket) => Wanted::Read(reads::pinned(&reader, ticket).await?),
         other => other,
@@ -73,7 +76,7 @@ pub(super) async fn schema(
 ) -> Result<SchemaResult> {
     let work = async {
         let wanted = wanted(request.get_ref())?;
-        reads::open(&serving.embedded.reader(), wanted).await
+        reads::open(&serving.embedded.current_reader().await?, wanted).await
     };
     let opened = deadline::bounded(request.metadata(), work).await?;
     let options = IpcWriteOptions::default();
@@ -85,11 +88,12 @@ pub(super) async fn schema(
 }
 
 /// All tables.
-pub(super) fn flights(serving: &Serving) -> Result<Answers<FlightInfo>> {
+pub(super) async fn flights(serving: &Serving) -> Result<Answers<FlightInfo>> {
     let serving = serving.clone();
     let names: Vec<String> = serving
         .embedded
-        .reader()
+        .current_reader()
+        .await?
         .names_after(None)
         .map(str::to_owned)
         .collect();

@@ -16,6 +16,8 @@ use arrow_flight::{
     HandshakeRequest, HandshakeResponse, PollInfo, PutResult, SchemaResult, Ticket,
 };
 use tidegate_change::{Code, Error, Result};
+use tidegate_cluster::shuffle::fetch_of;
+use tidegate_cluster::worker::grpc::fetched;
 use tidegate_rpc::status::status_of;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -64,6 +66,13 @@ impl FlightService for FlightEndpoint {
         &self,
         request: Request<Ticket>,
     ) -> Result<Response<Self::DoGetStream>, Status> {
+        if let Some(work) = &self.serving.work {
+            let fetch = fetch_of(&request.get_ref().ticket).map_err(|e| status_of(&e))?;
+            if let Some(fetch) = fetch {
+                let work = &work.own;
+                return Ok(Response::new(fetched(&work.worker, &work.handle(), fetch)));
+            }
+        }
         let rows = get::rows(&self.serving, &request).await;
         rows.map(Response::new).map_err(|e| status_of(&e))
     }
@@ -88,7 +97,7 @@ impl FlightService for FlightEndpoint {
         &self,
         _request: Request<Criteria>,
     ) -> Result<Response<Self::ListFlightsStream>, Status> {
-        let flights = get::flights(&self.serving);
+        let flights = get::flights(&self.serving).await;
         flights.map(Response::new).map_err(|e| status_of(&e))
     }
 

@@ -106,7 +106,7 @@ impl Put {
         request: &PutRequest,
         mut messages: BoxStream<'static, Result<FlightData, Status>>,
     ) -> Result<Received> {
-        let reader = self.serving.embedded.reader();
+        let reader = self.serving.embedded.current_reader().await?;
         let resolved = reader.resolved(table).await?;
         let limits = &self.serving.config.limits;
         // While a put waits for its turn the caller's stream fills and stops.

@@ -12,5 +12,5 @@ mod serving;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use lifecycle::Node;
+pub use lifecycle::{Node, NodeEnd};
 pub(crate) use serving::Serving;

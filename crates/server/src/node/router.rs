@@ -1,7 +1,11 @@
 //! The services of a node, with their limits.
 
+use std::sync::Arc;
+
 use arrow_flight::flight_service_server::FlightServiceServer;
 use tidegate_change::{Code, Error, Result};
+use tidegate_cluster::metadata::replicated::transport::grpc::peer_service;
+use tidegate_cluster::worker::grpc::{placement_service, work_flight, work_service};
 use tidegate_rpc::DESCRIPTORS;
 use tidegate_rpc::encryption::choose_provider;
 use tidegate_rpc::v1::batch_service_server::BatchServiceServer;
@@ -15,12 +19,18 @@ use tonic_reflection::server::Builder as ReflectionBuilder;
 use super::serving::Serving;
 use crate::config::{Config, Tls};
 use crate::flight::FlightEndpoint;
+use crate::group::{Outside, group_service};
 use crate::services::{BatchApi, ClusterApi, TableApi};
+use crate::work::NodeWork;
 
 /// Bytes of a stream that a caller may send ahead.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 /// Bytes of all streams of a connection that a caller may send ahead.
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
+
+/// Calls that may be given up before this node looks at them: after a pause of the process these are all
+/// heartbeats of that time, and no attack.
+const RESETS_MAX: usize = 1_024;
 
 /// The services that reflection shows.
 const PUBLIC: [&str; 4] = [
@@ -31,7 +41,7 @@ const PUBLIC: [&str; 4] = [
 ];
 
 /// All services, and what says that they serve.
-pub(super) async fn router(serving: &Serving) -> Result<(Router, HealthReporter)> {
+pub(super) fn router(serving: &Serving) -> Result<(Router, HealthReporter)> {
     let limits = &serving.config.limits;
     let (message, flight) = (
         limits.message_bytes.as_length(),
@@ -46,14 +56,6 @@ pub(super) async fn router(serving: &Serving) -> Result<(Router, HealthReporter)
     let flights = FlightServiceServer::new(FlightEndpoint::new(serving.clone()))
         .max_decoding_message_size(flight);
     let (reporter, health) = tonic_health::server::health_reporter();
-    reporter.set_serving::<BatchServiceServer<BatchApi>>().await;
-    reporter.set_serving::<TableServiceServer<TableApi>>().await;
-    reporter
-        .set_serving::<ClusterServiceServer<ClusterApi>>()
-        .await;
-    reporter
-        .set_serving::<FlightServiceServer<FlightEndpoint>>()
-        .await;
     let (v1, v1alpha) = (reflection().build_v1(), reflection().build_v1alpha());
     let invalid = |e| Error::internal("the descriptors cannot be served").with_source(e);
     let router = server(&serving.config)?
@@ -64,11 +66,58 @@ pub(super) async fn router(serving: &Serving) -> Result<(Router, HealthReporter)
         .add_service(health)
         .add_service(v1.map_err(invalid)?)
         .add_service(v1alpha.map_err(invalid)?);
+    if !serving.config.is_clustered() {
+        return Ok((router, reporter));
+    }
+    let admission = serving.elsewhere.admission.clone();
+    let peers = peer_service(serving.embedded.member().inbox());
+    let mut router = router
+        .add_service(peers)
+        .add_service(group_service(admission));
+    if let Some(work) = &serving.work {
+        let worker = Arc::clone(&work.own.worker);
+        router = router
+            .add_service(work_service(worker, work.own.handle()))
+            .add_service(placement_service(Arc::clone(&work.keeper)));
+    }
     Ok((router, reporter))
 }
 
-/// Says that nothing serves any more.
-pub(super) async fn set_stopping(reporter: &HealthReporter) {
+/// Services of a node without the log: whoever calls another service is sent to a node that has it.
+pub(super) fn outside_router(
+    config: &Config,
+    outside: &Outside,
+    work: &NodeWork,
+) -> Result<(Router, HealthReporter)> {
+    let (reporter, health) = tonic_health::server::health_reporter();
+    let (v1, v1alpha) = (reflection().build_v1(), reflection().build_v1alpha());
+    let invalid = |e| Error::internal("the descriptors cannot be served").with_source(e);
+    let router = server(config)?
+        .add_routes(outside.routes())
+        .add_service(work_service(Arc::clone(&work.worker), work.handle()))
+        .add_service(work_flight(Arc::clone(&work.worker), work.handle()))
+        .add_service(health)
+        .add_service(v1.map_err(invalid)?)
+        .add_service(v1alpha.map_err(invalid)?);
+    Ok((router, reporter))
+}
+
+/// Says that everything serves.
+pub(super) async fn set_serving(reporter: &HealthReporter) {
+    let whole = tonic_health::ServingStatus::Serving;
+    reporter.set_service_status("", whole).await;
+    reporter.set_serving::<BatchServiceServer<BatchApi>>().await;
+    reporter.set_serving::<TableServiceServer<TableApi>>().await;
+    reporter
+        .set_serving::<ClusterServiceServer<ClusterApi>>()
+        .await;
+    reporter
+        .set_serving::<FlightServiceServer<FlightEndpoint>>()
+        .await;
+}
+
+/// Says that nothing serves, not yet or no more.
+pub(super) async fn set_not_serving(reporter: &HealthReporter) {
     reporter
         .set_not_serving::<BatchServiceServer<BatchApi>>()
         .await;
@@ -100,6 +149,7 @@ fn server(config: &Config) -> Result<Server> {
     let headers = u32::try_from(limits.header_bytes.0).unwrap_or(u32::MAX);
     let server = Server::builder()
         .max_concurrent_streams(limits.streams)
+        .http2_max_pending_accept_reset_streams(Some(RESETS_MAX))
         .http2_max_header_list_size(headers)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)

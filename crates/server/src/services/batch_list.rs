@@ -89,7 +89,7 @@ async fn of_table(
     place: Option<Place>,
     room: usize,
 ) -> Result<(Vec<v1::BatchSummary>, Option<Place>)> {
-    let log = serving.embedded.reader().log(table)?;
+    let log = serving.embedded.current_reader().await?.log(table)?;
     let mut below = match place {
         Some(Place::Below(version)) => Some(TableVersion(version)),
         _ => None,
@@ -150,7 +150,7 @@ async fn of_all(
         .map(|((time_ms, table, version), _)| {
             Place::Behind(*time_ms, (*table).to_owned(), *version)
         });
-    let reader = serving.embedded.reader();
+    let reader = serving.embedded.current_reader().await?;
     let mut reads = Vec::with_capacity(marks.len());
     for ((time_ms, table, _), mark) in marks {
         reads.push(read_batch(

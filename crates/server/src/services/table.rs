@@ -52,8 +52,11 @@ impl TableApi {
         metadata: &MetadataMap,
         ticket: Ticket,
     ) -> Result<tidegate_query::Rows, Status> {
-        let reader = self.serving.embedded.reader();
-        let opened = deadline::bounded(metadata, reads::open(&reader, ticket)).await;
+        let work = async {
+            let reader = self.serving.embedded.current_reader().await?;
+            reads::open(&reader, ticket).await
+        };
+        let opened = deadline::bounded(metadata, work).await;
         Ok(opened.map_err(|e| status_of(&e))?.rows)
     }
 }
@@ -115,7 +118,8 @@ impl TableService for TableApi {
             .change(request.metadata(), |embedded| async move {
                 let name = Some(asked.name.as_str()).filter(|name| !name.is_empty());
                 let table = embedded.adopt(&asked.location, name).await?;
-                let version = embedded.reader().snapshot(&table, None).await?.version;
+                let reader = embedded.current_reader().await?;
+                let version = reader.snapshot(&table, None).await?.version;
                 Ok((table, version))
             })
             .await?;
@@ -241,7 +245,7 @@ async fn list_tables(
 ) -> Result<v1::ListTablesResponse> {
     let after: Option<String> = page::place(&asked.page_token)?;
     let size = page::size(asked.page_size);
-    let reader = embedded.reader();
+    let reader = embedded.current_reader().await?;
     let mut names = reader.names_after(after.as_deref());
     let listed: Vec<&str> = names.by_ref().take(size).collect();
     let next_page_token = match (names.next(), listed.last()) {
@@ -276,7 +280,7 @@ async fn list_history(
 ) -> Result<v1::ListTableHistoryResponse> {
     let below: Option<u64> = page::place(&asked.page_token)?;
     let size = page::size(asked.page_size);
-    let log = embedded.reader().log(&asked.table)?;
+    let log = embedded.current_reader().await?.log(&asked.table)?;
     let entries = log
         .history_below(below.map(TableVersion), Some(size + 1))
         .await?;

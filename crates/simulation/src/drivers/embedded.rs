@@ -10,7 +10,7 @@ use arrow::datatypes::DataType;
 use tempfile::TempDir;
 use tidegate_change::clock::SystemClock;
 use tidegate_change::{BatchResult, Clock, Code, Error, Kind, TableVersion};
-use tidegate_cluster::LocalWorkers;
+use tidegate_cluster::{LocalWorkers, Workers};
 use tidegate_query::{FeedBounds, ReadOptions, Rows};
 use tidegate_server::{ApplyOptions, Embedded, OpenOptions, SourceArgument};
 use tokio::runtime::{Builder, Runtime};
@@ -112,6 +112,8 @@ pub struct EmbeddedDriver {
     versions: Vec<(TableVersion, Vec<Row>)>,
     /// Bytes of memory of a batch; None for the usual.
     memory_bytes: Option<u64>,
+    /// Who executes batches.
+    workers: Arc<dyn Workers>,
 }
 
 impl EmbeddedDriver {
@@ -120,8 +122,24 @@ impl EmbeddedDriver {
     /// # Errors
     /// The refusal of the spec, or what keeps the directory from being opened.
     pub fn new(history: &Scenario, seed: u64, memory_bytes: Option<u64>) -> Result<Self, String> {
+        Self::with_workers(history, seed, memory_bytes, |_| Ok(Arc::new(LocalWorkers)))
+    }
+
+    /// The same, with batches that are executed by the workers that are made for the directory.
+    ///
+    /// # Errors
+    /// As [`Self::new`], or when the workers cannot be made.
+    pub fn with_workers(
+        history: &Scenario,
+        seed: u64,
+        memory_bytes: Option<u64>,
+        workers: impl FnOnce(&Path) -> Result<Arc<dyn Workers>, String>,
+    ) -> Result<Self, String> {
+        let directory = scratch()?;
+        let workers = workers(&directory.path().join("data"))?;
         let mut driver = Self {
-            directory: scratch()?,
+            directory,
+            workers,
             embedded: None,
             clock: Arc::new(SetClock::new(1_800_000_000_000)),
             reader: Oracle::new(history).map_err(|code| code.to_string())?,
@@ -142,7 +160,7 @@ impl EmbeddedDriver {
     }
 
     fn open(&self) -> Result<Embedded, String> {
-        let default = OpenOptions::new(Arc::new(LocalWorkers));
+        let default = OpenOptions::new(Arc::clone(&self.workers));
         let options = OpenOptions {
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             random: Arc::clone(&self.dice) as Arc<dyn tidegate_change::Random>,

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::future::{Either, select};
 use openraft::ServerState;
 use openraft::async_runtime::WatchReceiver;
 use openraft::type_config::TypeConfigExt;
@@ -125,12 +126,36 @@ impl Member {
             && self.identity().is_founder
             && membership.log_id().is_none()
         {
-            let founder = std::collections::BTreeMap::from([(self.node(), peer.clone())]);
-            let founded = self.raft.initialize(founder).await;
-            founded.map_err(|e| self.leadership.stopped(&e))?;
+            self.initialize(peer).await?;
         } else if !membership.voter_ids().eq([self.node()]) {
             return Ok(());
         }
+        self.lead_alone(options.random.as_ref()).await
+    }
+
+    /// Makes a member that waits to join the founder of a group, and leads it alone. What a crash
+    /// interrupted is continued by the next call.
+    ///
+    /// Whoever calls it knows that no group is there to join: two founders are two groups.
+    ///
+    /// # Errors
+    /// `COMMIT_CONFLICT` when the member was taken into a group meanwhile, or what the disk says.
+    pub async fn found(&self, peer: &Peer, random: &dyn Random) -> Result<()> {
+        self.inbox.become_founder(random).await?;
+        // The marks that the store holds since it was opened may be older than what openraft has.
+        if self.status().members.is_empty() {
+            self.initialize(peer).await?;
+        }
+        self.lead_alone(random).await
+    }
+
+    async fn initialize(&self, peer: &Peer) -> Result<()> {
+        let founder = std::collections::BTreeMap::from([(self.node(), peer.clone())]);
+        let founded = self.raft.initialize(founder).await;
+        founded.map_err(|e| self.leadership.stopped(&e))
+    }
+
+    async fn lead_alone(&self, random: &dyn Random) -> Result<()> {
         // Nobody else can lead, so there is nothing to wait for; a leader takes no notice of it.
         let elected = self.raft.trigger().elect(false).await;
         elected.map_err(|e| self.leadership.stopped(&e))?;
@@ -140,12 +165,12 @@ impl Member {
             .state(ServerState::Leader, "the only voter leads")
             .await;
         leads.map_err(|e| self.leadership.stopped(&e))?;
-        self.name_group(options.random.as_ref()).await
+        self.name_group(random).await
     }
 
     /// Gives the group its ids, unless it has them.
     async fn name_group(&self, random: &dyn Random) -> Result<()> {
-        let (Some(cluster), None) = (self.identity().cluster, self.read().await?.cluster) else {
+        let (Some(cluster), None) = (self.cluster(), self.read().await?.cluster) else {
             return Ok(());
         };
         let bits = random.next_u64();
@@ -221,12 +246,69 @@ impl Member {
         }
     }
 
+    /// A part of that state.
+    pub(crate) fn with_state<T>(&self, pick: impl FnOnce(&State) -> T) -> T {
+        self.leadership.with_state(pick)
+    }
+
+    /// Waits until this member has applied everything that was acknowledged before the call.
+    ///
+    /// # Errors
+    /// When nobody confirms what that is.
+    pub(crate) async fn caught_up(&self) -> Result<()> {
+        self.barrier().await
+    }
+
+    /// Waits until this member may have applied more; for ever where it has stopped.
+    pub(crate) async fn applied_more(&self) {
+        let mut metrics = self.raft.metrics();
+        if metrics.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Stops this member in order: it answers no more, and its file is closed.
     pub async fn stop(&self) {
         if let Err(error) = self.raft.shutdown().await {
             tracing::warn!(%error, "the metadata member did not stop in order");
         }
         self.store.close();
+    }
+
+    /// Hands leadership to the voter that is best placed to take it; nothing where this member does not
+    /// lead, or nobody else can.
+    ///
+    /// # Errors
+    /// `TIMED_OUT` when it leads all the same, or why it stopped.
+    pub async fn step_aside(&self) -> Result<()> {
+        let status = self.status();
+        let heir = status
+            .members
+            .iter()
+            .filter(|member| member.is_voter && member.node != status.node)
+            .max_by_key(|member| {
+                let silence = member.silence.unwrap_or(Duration::MAX);
+                (member.matched_index, std::cmp::Reverse(silence))
+            });
+        match heir {
+            Some(heir) if status.leads() => self.transfer_leadership(heir.node).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Confirms by the leader's word that this member belongs to its group still: one that was removed hears
+    /// no more of it, and goes on to believe what it heard last.
+    ///
+    /// # Errors
+    /// `FENCED` when it was removed; `NOT_LEADER` when nobody can tell at the moment.
+    pub async fn confirm(&self) -> Result<()> {
+        self.barrier().await
+    }
+
+    /// Whether it founds its group, and has not done so yet.
+    #[must_use]
+    pub fn is_about_to_found(&self) -> bool {
+        self.identity().is_founder && self.status().members.is_empty()
     }
 
     fn identity(&self) -> Identity {
@@ -237,8 +319,8 @@ impl Member {
     async fn forward(&self, leader: (NodeId, Peer), entry: &Entry) -> Result<Option<Applied>> {
         let request = Request::Propose(to_bytes("an entry", entry)?);
         let call = self.links.call(leader.0, &leader.1, request);
-        let Ok(answer) = Types::timeout(self.timeout, call).await else {
-            return Err(no_answer("the leader did not answer in time"));
+        let Some(answer) = self.while_led_by(leader.0, call).await else {
+            return Err(no_answer("the leader changed, or did not answer in time"));
         };
         match answer {
             Ok(Response::Applied { index, outcome }) => Ok(Some(Applied {
@@ -248,10 +330,24 @@ impl Member {
             Ok(_) => Err(no_answer("the leader's answer makes no sense")),
             Err(CallError::NotSent(_)) => Ok(None),
             Err(CallError::NoAnswer(why)) => Err(no_answer(&why)),
-            Err(CallError::Refused(Refused { error, .. })) => match error.code() {
-                Code::NotLeader => Ok(None),
-                _ => Err(error),
+            Err(CallError::Refused(Refused { error, .. })) => match is_no_leader(&error) {
+                true => Ok(None),
+                false => Err(error),
             },
+        }
+    }
+
+    /// Waits for an answer of the leader, but not when it leads no more: one that is paused or cut off may
+    /// answer much later.
+    async fn while_led_by<T>(&self, leader: NodeId, call: impl Future<Output = T>) -> Option<T> {
+        let waits = self.raft.wait(Some(self.timeout));
+        let changed = waits.metrics(
+            |metrics| metrics.current_leader != Some(leader),
+            "another one leads",
+        );
+        match select(Box::pin(call), Box::pin(changed)).await {
+            Either::Left((answer, _)) => Some(answer),
+            Either::Right(_) => None,
         }
     }
 
@@ -280,9 +376,9 @@ impl Member {
             return Err(refused);
         };
         let call = self.links.call(*leader, peer, Request::ReadIndex);
-        match Types::timeout(self.timeout, call).await {
-            Ok(Ok(Response::ReadIndex(index))) => Ok(index),
-            Ok(Err(CallError::Refused(refused))) => Err(refused),
+        match self.while_led_by(*leader, call).await {
+            Some(Ok(Response::ReadIndex(index))) => Ok(index),
+            Some(Err(CallError::Refused(other))) if !is_stranger(&other.error) => Err(other),
             // Asking again does no harm.
             _ => Err(refused),
         }
@@ -354,6 +450,16 @@ impl Drop for Member {
         });
         self.store.close();
     }
+}
+
+/// Whether whoever refused does not lead, so that another may be asked.
+fn is_no_leader(error: &Error) -> bool {
+    error.code() == Code::NotLeader || is_stranger(error)
+}
+
+/// Whether a message reached another node than it was for: the leader is gone, and its address is another's.
+fn is_stranger(error: &Error) -> bool {
+    error.code() == Code::InvalidArgument
 }
 
 fn new_identity(options: &MemberOptions) -> Identity {

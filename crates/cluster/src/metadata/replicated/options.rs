@@ -12,12 +12,10 @@ use super::transport::{NoTransport, Transport};
 use super::types::Peer;
 use crate::metadata::ClusterId;
 
-/// Milliseconds between two heartbeats of a leader.
-const HEARTBEAT_MS: u64 = 100;
-/// Milliseconds without a heartbeat after which a follower stands for election: at random in this range.
-const ELECTION_MS: (u64, u64) = (500, 1_000);
-/// Milliseconds that a leader without a quorum is silent, and then tries again.
-const QUORUM_LOSS_PROBE_MS: u64 = 2 * ELECTION_MS.1;
+/// Time between two heartbeats of a leader, unless it is set.
+const HEARTBEAT: Duration = Duration::from_millis(100);
+/// Silence of the leader after which another is elected, at the earliest, unless it is set.
+const ELECTION: Duration = Duration::from_millis(900);
 /// Milliseconds that a snapshot may take to be sent and taken in.
 const SNAPSHOT_MS: u64 = 120_000;
 /// Entries of one message; its bytes are bounded too.
@@ -54,6 +52,13 @@ pub struct MemberOptions {
     pub kept_entries: u64,
     /// How long a proposal or a read may take.
     pub timeout: Duration,
+    /// Time between two heartbeats of a leader.
+    pub heartbeat: Duration,
+    /// Silence of the leader after which another is elected, at the earliest; at the latest a third later.
+    ///
+    /// openraft counts it in two parts: nobody may be elected while a leader's lease may last, which is its
+    /// greatest election time; then a random election time passes.
+    pub election: Duration,
     /// Verify every page of the file when it is opened, not only what is read.
     pub check_integrity: bool,
     /// Where writes are made.
@@ -79,6 +84,8 @@ impl MemberOptions {
             snapshot_entries: 5_000,
             kept_entries: 1_000,
             timeout: Duration::from_secs(10),
+            heartbeat: HEARTBEAT,
+            election: ELECTION,
             check_integrity: true,
             write_mode: WriteMode::default(),
             cache_bytes: 16 << 20,
@@ -105,18 +112,21 @@ impl MemberOptions {
     /// The settings of openraft. A leader that restarts goes on without an election only if it is the
     /// only voter: among several, the others may have committed what its own disk never got.
     pub(super) fn config(&self, is_only_voter: bool) -> Result<Config> {
+        // Lease and least election time make the whole: twice this, and once.
+        let election = milliseconds(self.election) / 3;
         let config = Config {
             cluster_name: "tidegate".into(),
-            heartbeat_interval: HEARTBEAT_MS,
-            election_timeout_min: ELECTION_MS.0,
-            election_timeout_max: ELECTION_MS.1,
+            heartbeat_interval: milliseconds(self.heartbeat),
+            election_timeout_min: election,
+            election_timeout_max: 2 * election,
             install_snapshot_timeout: SNAPSHOT_MS,
             max_payload_entries: PAYLOAD_ENTRIES_MAX,
             // A member that is further behind gets a snapshot; the log is kept that long.
             replication_lag_threshold: self.snapshot_entries + self.kept_entries,
             snapshot_policy: SnapshotPolicy::LogsSinceLast(self.snapshot_entries.max(1)),
             max_in_snapshot_log_to_keep: self.kept_entries,
-            quorum_loss_probe_interval: Some(QUORUM_LOSS_PROBE_MS),
+            // A leader without a quorum is silent that long, and then tries again.
+            quorum_loss_probe_interval: Some(6 * election),
             enable_pre_vote: Some(true),
             allow_log_reversion: Some(false),
             enable_leader_restore: Some(is_only_voter),
@@ -126,4 +136,8 @@ impl MemberOptions {
             .validate()
             .map_err(|e| Error::internal("the settings of the metadata log").with_source(e))
     }
+}
+
+fn milliseconds(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX / 8)
 }

@@ -1,6 +1,7 @@
 //! Random entries: a replica from a serialised snapshot and the rest of the log equals the first one.
 
 use super::*;
+use crate::placement::PlacedWorker;
 
 /// Sequences of entries; a small generator instead of a framework keeps ten thousand of them in seconds.
 const SEQUENCES: u64 = 10_000;
@@ -21,7 +22,7 @@ impl Dice {
 
 fn entry(dice: &mut Dice, state: &State) -> Entry {
     let id = TableId(format!("t{}", dice.roll(2)));
-    match dice.roll(14) {
+    match dice.roll(16) {
         0 => Entry::Grant(Grant {
             node: NodeId(dice.roll(2)),
             role: Role::Coordinator,
@@ -30,6 +31,7 @@ fn entry(dice: &mut Dice, state: &State) -> Entry {
             table: id.clone(),
             name: id.0.clone(),
             location: id.0,
+            epoch: None,
         }),
         2..5 => Entry::OpenAttempt(OpenAttempt {
             table: id,
@@ -42,7 +44,22 @@ fn entry(dice: &mut Dice, state: &State) -> Entry {
             table: id,
             floor: dice.roll(40),
         }),
+        6 => Entry::Place(Place {
+            expected: state.placement.epoch.saturating_sub(dice.roll(2)),
+            workers: BTreeMap::from([(NodeId(dice.roll(3)), worker(dice.roll(3)))]),
+        }),
+        7 => Entry::Drain(Drain {
+            node: NodeId(dice.roll(3)),
+        }),
         _ => entry_of_attempt(dice, state, id),
+    }
+}
+
+fn worker(incarnation: u64) -> PlacedWorker {
+    PlacedWorker {
+        endpoint: "http://w".into(),
+        incarnation,
+        is_draining: false,
     }
 }
 

@@ -23,7 +23,7 @@ mod stored;
 mod writer;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_change::{Error, Result};
 use tidegate_delta::store::StepHook;
@@ -58,7 +58,7 @@ pub(crate) struct StoreOptions {
 /// An open store. Close it before the lock of its directory goes.
 #[derive(Debug)]
 pub(crate) struct Store {
-    identity: Identity,
+    identity: Mutex<Identity>,
     membership: StoredMembership,
     database: SharedDatabase,
     writer: Writer,
@@ -111,7 +111,7 @@ impl Store {
             log: RaftLog::new(loaded.marks, loaded.entries, options.cache_bytes, parts),
             state_machine: StateMachine::new(loaded.state, writer.clone()),
             store: Self {
-                identity: loaded.identity,
+                identity: Mutex::new(loaded.identity),
                 membership,
                 database,
                 writer,
@@ -122,7 +122,7 @@ impl Store {
 
     /// Who the directory is.
     pub(crate) fn identity(&self) -> Identity {
-        self.identity
+        *self.identity.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The newest membership that the file held when it was opened, committed or not.
@@ -139,7 +139,9 @@ impl Store {
         written.map_err(|e| {
             let error = || Error::io("the identity of the metadata directory", e);
             self.failure.error().unwrap_or_else(error)
-        })
+        })?;
+        *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = identity;
+        Ok(())
     }
 
     /// Why the store takes nothing more, where it failed.

@@ -8,6 +8,7 @@ use tidegate_change::{Error, Result, WriterId};
 
 use super::super::types::{LogId, StoredMembership, Vote};
 use crate::metadata::{ClusterId, NodeId, Role, State, TableId, TableState};
+use crate::placement::Placement;
 
 /// Positions of the log, written with every transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,6 +92,8 @@ pub(crate) struct StateHead {
     members: BTreeSet<NodeId>,
     removed: BTreeSet<NodeId>,
     epochs: BTreeMap<NodeId, BTreeMap<Role, u64>>,
+    #[serde(default)]
+    placement: Placement,
     pub(crate) applied: Option<LogId>,
     pub(crate) membership: StoredMembership,
     /// Number of tables.
@@ -110,6 +113,7 @@ impl StateHead {
             members: state.members.clone(),
             removed: state.removed.clone(),
             epochs: state.epochs.clone(),
+            placement: state.placement.clone(),
             applied: from.applied,
             membership: from.membership.clone(),
             tables_count: state.tables.len() as u64,
@@ -144,6 +148,7 @@ impl StateHead {
             members: self.members,
             removed: self.removed,
             epochs: self.epochs,
+            placement: self.placement,
             tables,
             names,
         };

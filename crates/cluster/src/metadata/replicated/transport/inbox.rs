@@ -8,7 +8,7 @@ use futures::stream::BoxStream;
 use openraft::errors::RaftError;
 use openraft::raft::{AppendEntriesRequest, TransferLeaderRequest, VoteRequest};
 use serde::Serialize;
-use tidegate_change::{Code, Error, Result};
+use tidegate_change::{Code, Error, Random, Result};
 
 use super::snapshot_stream::{SnapshotHeader, SnapshotReceiver};
 use super::{Address, Refused, Request, Response, from_bytes, to_bytes};
@@ -153,6 +153,33 @@ impl Inbox {
             // Nobody else sets it while the lock is held.
             let _ = self.cluster.set(cluster);
         }
+        Ok(())
+    }
+
+    /// Makes this member the founder of a new group, unless it belongs to one that it does not found.
+    pub(crate) async fn become_founder(&self, random: &dyn Random) -> Result<()> {
+        let _joining = self.joining.lock().await;
+        let identity = self.store.identity();
+        match (self.cluster.get(), identity.is_founder) {
+            (Some(_), true) => return Ok(()),
+            (Some(cluster), false) => {
+                let message = format!(
+                    "node {} belongs to the metadata group {cluster}",
+                    identity.node
+                );
+                return Err(Error::new(Code::CommitConflict, message));
+            }
+            (None, _) => {}
+        }
+        let cluster = ClusterId(random.next_u64().max(1));
+        let identity = Identity {
+            cluster: Some(cluster),
+            is_founder: true,
+            ..identity
+        };
+        self.store.set_identity(identity).await?;
+        // Nobody else sets it while the lock is held.
+        let _ = self.cluster.set(cluster);
         Ok(())
     }
 

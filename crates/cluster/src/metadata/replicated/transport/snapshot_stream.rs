@@ -189,6 +189,7 @@ mod tests {
         for n in 0..tables {
             let name = format!("{n:0>400}");
             let entry = Entry::CreateTable(CreateTable {
+                epoch: None,
                 table: TableId(format!("id{n}")),
                 location: name.clone(),
                 name,

@@ -53,6 +53,7 @@ pub(super) fn vote(term: u64) -> Vote {
 
 pub(super) fn create(n: u64) -> Entry {
     Entry::CreateTable(CreateTable {
+        epoch: None,
         table: TableId(format!("id{n}")),
         name: format!("t{n}"),
         location: format!("t{n}"),

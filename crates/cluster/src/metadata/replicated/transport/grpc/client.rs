@@ -25,6 +25,11 @@ use crate::metadata::replicated::transport::{
 };
 use crate::metadata::replicated::types::Peer;
 
+/// Bytes of an answer that another node may send ahead.
+const STREAM_WINDOW_BYTES: u32 = 1 << 20;
+/// Bytes of all answers of a connection that another node may send ahead.
+const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
+
 /// How to call other members.
 #[derive(Clone, Debug)]
 pub struct GrpcOptions {
@@ -98,7 +103,8 @@ impl GrpcTransport {
         let channel = match channels.get(&peer.endpoint) {
             Some(channel) => channel.clone(),
             None => {
-                let channel = self.connect(peer)?;
+                let wrong = |e| CallError::NotSent(format!("{}: {e}", peer.endpoint));
+                let channel = self.options.connect(&peer.endpoint).map_err(wrong)?;
                 channels.insert(peer.endpoint.clone(), channel.clone());
                 channel
             }
@@ -107,20 +113,21 @@ impl GrpcTransport {
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX))
     }
+}
 
+impl GrpcOptions {
     /// A channel that connects when it is first used, and again whenever it must.
-    fn connect(&self, peer: &Peer) -> Result<Channel, CallError> {
-        let wrong =
-            |e: tonic::transport::Error| CallError::NotSent(format!("{}: {e}", peer.endpoint));
-        let mut endpoint = Endpoint::from_shared(peer.endpoint.clone())
-            .map_err(wrong)?
-            .connect_timeout(self.options.connect_timeout)
+    pub(crate) fn connect(&self, endpoint: &str) -> Result<Channel, tonic::transport::Error> {
+        let mut endpoint = Endpoint::from_shared(endpoint.to_owned())?
+            .connect_timeout(self.connect_timeout)
             .tcp_nodelay(true)
-            .http2_keep_alive_interval(self.options.keep_alive)
-            .keep_alive_timeout(self.options.keep_alive_timeout)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .http2_keep_alive_interval(self.keep_alive)
+            .keep_alive_timeout(self.keep_alive_timeout)
             .keep_alive_while_idle(true);
-        if let Some(tls) = &self.options.tls {
-            endpoint = endpoint.tls_config(tls.clone()).map_err(wrong)?;
+        if let Some(tls) = &self.tls {
+            endpoint = endpoint.tls_config(tls.clone())?;
         }
         Ok(endpoint.connect_lazy())
     }
