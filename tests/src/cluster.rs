@@ -4,12 +4,14 @@ use std::fs::{File, OpenOptions};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use tempfile::TempDir;
+use tidegate_change::clock::{Clock, SystemClock};
 
 use crate::binary::Binary;
 use crate::workspace;
@@ -26,6 +28,8 @@ const PORTS: std::ops::Range<u16> = 20_000..30_000;
 struct Process {
     endpoint: String,
     data: PathBuf,
+    /// What it does; everything where it is not said.
+    roles: Option<&'static str>,
     child: Option<Child>,
 }
 
@@ -34,7 +38,7 @@ struct Process {
 pub struct Cluster {
     processes: Vec<Process>,
     peers: Vec<String>,
-    scratch: TempDir,
+    scratch: Arc<TempDir>,
 }
 
 impl Cluster {
@@ -43,9 +47,28 @@ impl Cluster {
     /// # Errors
     /// When a node does not start, or they do not find each other.
     pub fn start(nodes_count: usize) -> Result<Self> {
+        Self::start_of(nodes_count, None, 0)
+    }
+
+    /// Starts metadata nodes that do not work, and workers beside them, numbered behind them.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_with_workers(nodes_count: usize, workers_count: usize) -> Result<Self> {
+        let cluster = Self::start_of(nodes_count, Some("meta,coordinator"), workers_count)?;
+        cluster.wait_for_workers(workers_count)?;
+        Ok(cluster)
+    }
+
+    fn start_of(
+        nodes_count: usize,
+        roles: Option<&'static str>,
+        workers_count: usize,
+    ) -> Result<Self> {
         workspace::binary()?;
         // Syncs cost nothing there: what is tested is not the disk.
         let scratch = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?;
+        let scratch = Arc::new(scratch);
         let mut cluster = Self {
             processes: Vec::new(),
             peers: Vec::new(),
@@ -57,10 +80,19 @@ impl Cluster {
             cluster.processes.push(Process {
                 endpoint,
                 data: cluster.scratch.path().join(format!("node-{number}")),
+                roles,
                 child: None,
             });
         }
-        for number in 0..nodes_count {
+        for number in nodes_count..nodes_count + workers_count {
+            cluster.processes.push(Process {
+                endpoint: format!("http://127.0.0.1:{}", free_port()?),
+                data: cluster.scratch.path().join(format!("node-{number}")),
+                roles: Some("worker"),
+                child: None,
+            });
+        }
+        for number in 0..nodes_count + workers_count {
             cluster.launch(number)?;
         }
         cluster.wait_for_voters(nodes_count)?;
@@ -106,6 +138,9 @@ impl Cluster {
         let log = self.log_of(number);
         let peers = self.peers.join(",");
         let sources = self.scratch.path().to_owned();
+        // Batches of tests are small; where workers are there they go to all of them.
+        let has_workers = self.processes.iter().any(|own| own.roles == Some("worker"));
+        let spread = has_workers.then_some(("TIDEGATE_CLUSTER_BYTES_PER_WORKER", "1KiB"));
         let process = self.process(number)?;
         let address = process.endpoint.trim_start_matches("http://").to_owned();
         let told: File = OpenOptions::new().create(true).append(true).open(&log)?;
@@ -115,7 +150,9 @@ impl Cluster {
             .arg(&process.data)
             .args(["serve", "--listen", &address, "--peers", &peers, "--lake"])
             .arg(&lake)
+            .args(process.roles.iter().flat_map(|roles| ["--roles", roles]))
             .env_remove("TIDEGATE_ENDPOINT")
+            .envs(spread)
             .env("TIDEGATE_SOURCES_DIRECTORIES", &sources)
             .stdin(Stdio::null())
             .stdout(told.try_clone()?)
@@ -236,15 +273,10 @@ impl Cluster {
     /// # Errors
     /// When it does not answer for too long.
     pub fn node_id(&self, number: usize) -> Result<u64> {
-        for _ in 0..PATIENCE.as_millis() / LOOK.as_millis() {
-            let status = self.status(number);
-            let id = status.and_then(|status| status.get("node_id")?.as_u64());
-            if let Some(id) = id {
-                return Ok(id);
-            }
-            std::thread::sleep(LOOK);
-        }
-        bail!("node {number} does not answer:\n{}", self.logs())
+        self.wait_for("its id", |_| {
+            let status = self.status(number)?;
+            status.get("node_id")?.as_u64()
+        })
     }
 
     /// Waits until so many nodes vote and live, and one of them leads.
@@ -264,6 +296,71 @@ impl Cluster {
         })
     }
 
+    /// The endpoints and the directory of this cluster, for another thread; its processes stay here.
+    #[must_use]
+    pub fn same_endpoints(&self) -> Self {
+        let processes = self.processes.iter().map(|process| Process {
+            endpoint: process.endpoint.clone(),
+            data: process.data.clone(),
+            roles: process.roles,
+            child: None,
+        });
+        Self {
+            processes: processes.collect(),
+            peers: self.peers.clone(),
+            scratch: Arc::clone(&self.scratch),
+        }
+    }
+
+    /// The id of a worker.
+    ///
+    /// # Errors
+    /// When it is not placed.
+    pub fn worker_id(&self, number: usize) -> Result<u64> {
+        let endpoint = self.endpoint(number).to_owned();
+        self.wait_for("a worker", |status| {
+            let mut nodes = status.get("nodes")?.as_array()?.iter();
+            let is_it = |node: &&Value| {
+                node.get("endpoint").and_then(Value::as_str) == Some(endpoint.as_str())
+            };
+            nodes.find(is_it)?.get("node_id")?.as_u64()
+        })
+    }
+
+    /// Waits until so many workers take work.
+    ///
+    /// # Errors
+    /// When it does not come to that; with what the nodes said.
+    pub fn wait_for_workers(&self, workers_count: usize) -> Result<()> {
+        self.wait_for("workers", |status| {
+            let nodes = status.get("nodes")?.as_array()?;
+            let works = |node: &&Value| {
+                let roles = node.get("roles").and_then(Value::as_array);
+                let is_worker =
+                    roles.is_some_and(|roles| roles.iter().any(|role| role == "worker"));
+                is_worker && node.get("state").and_then(Value::as_str) == Some("live")
+            };
+            (nodes.iter().filter(works).count() == workers_count).then_some(())
+        })
+    }
+
+    /// Greatest resident memory of a node so far, bytes.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn memory_bytes_max(&mut self, number: usize) -> Result<u64> {
+        let child = self.process(number)?.child.as_ref();
+        let id = child.context("it does not run")?.id();
+        let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let peak = peak
+            .context("no peak")?
+            .trim()
+            .trim_end_matches("kB")
+            .trim();
+        Ok(peak.parse::<u64>()? << 10)
+    }
+
     /// What all nodes said.
     #[must_use]
     pub fn logs(&self) -> String {
@@ -277,8 +374,11 @@ impl Cluster {
     }
 
     fn wait_for<T>(&self, what: &str, look: impl Fn(&Value) -> Option<T>) -> Result<T> {
-        for turn in 0..PATIENCE.as_millis() / LOOK.as_millis() {
-            let turn = usize::try_from(turn)?;
+        let started_ns = SystemClock.monotonic_ns();
+        for turn in 0.. {
+            if Duration::from_nanos(SystemClock.monotonic_ns() - started_ns) > PATIENCE {
+                break;
+            }
             let number = turn % self.processes.len().max(1);
             let found = self
                 .runs(number)

@@ -95,7 +95,7 @@ impl InProcess {
         memory_bytes: u64,
         workers: impl FnOnce(&Path) -> anyhow::Result<Arc<dyn Workers>>,
     ) -> anyhow::Result<Self> {
-        Self::with_options(|data| {
+        Self::opened(|data| {
             Ok(OpenOptions {
                 memory_bytes,
                 ..OpenOptions::new(workers(data)?)
@@ -108,7 +108,7 @@ impl InProcess {
     /// # Errors
     /// As [`Self::new`], and what is wrong with the store.
     pub fn in_lake(address: &str, stores: Stores) -> anyhow::Result<Self> {
-        Self::with_options(|_| {
+        Self::opened(|_| {
             Ok(OpenOptions {
                 lake: Some(address.to_owned()),
                 stores: RemoteStores::new(stores),
@@ -117,9 +117,7 @@ impl InProcess {
         })
     }
 
-    fn with_options(
-        options: impl FnOnce(&Path) -> anyhow::Result<OpenOptions>,
-    ) -> anyhow::Result<Self> {
+    fn opened(options: impl FnOnce(&Path) -> anyhow::Result<OpenOptions>) -> anyhow::Result<Self> {
         let scratch = tempfile::tempdir()?;
         let data = scratch.path().join("data");
         let clock = Arc::new(SetClock::default());

@@ -37,7 +37,7 @@ pub enum Mutant {
     AbortsOnTimeout,
     /// Commit: files of attempts whose outcome is open are collected.
     CollectsOpenAttempts,
-    /// Commit: an attempt that was closed can still be prepared.
+    /// Commit: an attempt that was closed can still be prepared, until its files are gone.
     NoAttemptFence,
     /// Commit: a slot that is taken is taken for a stranger's.
     ExistsIsForeign,

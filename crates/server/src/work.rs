@@ -16,7 +16,7 @@ use tidegate_change::{Code, Error, Random, Result};
 use tidegate_cluster::metadata::NodeId;
 use tidegate_cluster::metadata::replicated::Member;
 use tidegate_cluster::placement::{MetadataView, PlacementKeeper, Placements, Seat};
-use tidegate_cluster::remote::{OWNER_BYTES_DEFAULT, RemoteParts};
+use tidegate_cluster::remote::RemoteParts;
 use tidegate_cluster::worker::grpc::{BeatClient, GrpcLinks};
 use tidegate_cluster::worker::{Worker, WorkerLinks, WorkerParts};
 use tidegate_cluster::{Consensus, RemoteWorkers, Stores, Workers};
@@ -45,6 +45,7 @@ pub(crate) struct NodeWork {
     threads: Arc<WorkThreads>,
     endpoint: String,
     random: Arc<dyn Random>,
+    bytes_per_worker: u64,
 }
 
 /// Who a node without the log is.
@@ -82,6 +83,7 @@ impl NodeWork {
             threads,
             endpoint,
             random: Arc::clone(&options.random),
+            bytes_per_worker: config.cluster.bytes_per_worker.0,
         }
     }
 
@@ -98,7 +100,7 @@ impl NodeWork {
             local: Arc::clone(&self.worker),
             endpoint: self.endpoint.clone(),
             random: Arc::clone(&self.random),
-            owner_bytes: OWNER_BYTES_DEFAULT,
+            owner_bytes: self.bytes_per_worker,
         })
     }
 

@@ -48,7 +48,7 @@ async fn lake() -> Lake {
 impl Lake {
     async fn submit(&self, place: i64) -> Result<BatchResult> {
         let raise = Raise::new(format!("b{place}"), 1);
-        let request = raise.request("source", place).unwrap();
+        let request = raise.request("source", Some(place)).unwrap();
         self.coordinator.submit(&request).await
     }
 

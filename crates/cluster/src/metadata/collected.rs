@@ -1,6 +1,7 @@
 //! `Collected`: the files of aborted attempts are gone.
 
 use serde::{Deserialize, Serialize};
+use tidegate_change::mutants::{Mutant, is_on};
 
 use super::{Outcome, Refusal, State, TableId};
 
@@ -18,6 +19,9 @@ impl Collected {
         let table = state.table_mut(&self.table)?;
         for attempt in &self.attempts {
             table.uncollected.remove(attempt);
+            if is_on(Mutant::NoAttemptFence) {
+                table.attempts.remove(attempt);
+            }
         }
         Ok(Outcome::Done)
     }

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use tidegate_change::{Code, Error, Result};
+use tidegate_cluster::remote::OWNER_BYTES_DEFAULT;
 
-use super::{Config, NodeRole, Span, invalid};
+use super::{Bytes, Config, NodeRole, Span, invalid};
 
 /// Heartbeats that fit into the silence before an election: fewer, and one that is late is taken for a death.
 const HEARTBEATS_MIN: u64 = 6;
@@ -21,6 +22,8 @@ pub struct Cluster {
     pub election: Span,
     /// Silence of a node after which its unfinished work is taken over.
     pub gone_after: Span,
+    /// Bytes of a batch's sources for which one more worker is used.
+    pub bytes_per_worker: Bytes,
 }
 
 impl Default for Cluster {
@@ -30,6 +33,7 @@ impl Default for Cluster {
             heartbeat: Span::from_ms(100),
             election: Span::from_ms(900),
             gone_after: Span::from_ms(3_000),
+            bytes_per_worker: Bytes(OWNER_BYTES_DEFAULT),
         }
     }
 }

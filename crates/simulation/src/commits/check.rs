@@ -419,7 +419,9 @@ pub(crate) fn adopt(world: &mut World, before: &Checked) -> Result<(), String> {
             world.store.poison(vec![data]);
         }
         let raise = Raise::new(format!("adopted-{n}"), n as u64);
-        let request = raise.request(&format!("adopted{n}"), 0).map_err(told)?;
+        let request = raise
+            .request(&format!("adopted{n}"), Some(0))
+            .map_err(told)?;
         let answer = drive(coordinator.submit(&request))?;
         world.store.heal();
         if answer.is_ok() != (n == FAILED_AFTER_ADOPTION) {

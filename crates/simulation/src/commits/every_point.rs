@@ -234,7 +234,7 @@ async fn work(coordinator: Arc<Coordinator>) -> Result<(), Error> {
 
 fn batch(place: i64) -> Result<tidegate_cluster::BatchRequest, Error> {
     let number = u64::try_from(place).unwrap_or_default();
-    Raise::new(format!("c0-{place}"), number).request("client0", place)
+    Raise::new(format!("c0-{place}"), number).request("client0", Some(place))
 }
 
 fn run_one(inline_bytes_max: usize, at: usize, event: Event) -> Result<(), String> {
@@ -295,7 +295,7 @@ fn come(world: &mut World, event: Event) -> Result<bool, String> {
         Event::OtherBatch => {
             let other = world.coordinator(OTHER)?;
             let raise = Raise::new("other".into(), 9);
-            let request = raise.request("other", 0).map_err(told)?;
+            let request = raise.request("other", Some(0)).map_err(told)?;
             let _ = drive(async move { other.submit(&request).await })?;
         }
         Event::OtherContent => other_content(world)?,
@@ -320,7 +320,7 @@ fn other_content(world: &World) -> Result<(), String> {
     let other = world.coordinator(OTHER)?;
     let mut raise = Raise::new("c0-0".into(), 0);
     raise.keys.reverse();
-    let request = raise.request("client0", 0).map_err(told)?;
+    let request = raise.request("client0", Some(0)).map_err(told)?;
     let state = world.log.state();
     let table = state.table_named(TABLE);
     let is_taken = table.is_some_and(|(_, table)| {

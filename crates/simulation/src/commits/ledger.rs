@@ -12,7 +12,7 @@ use object_store::path::Path;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tidegate_apply::work::{SourceFile, SourceInput};
-use tidegate_apply::{Manifest, Work};
+use tidegate_apply::{ForeignWork, Integration, Manifest, Work};
 use tidegate_change::spec::{ColumnSpec, TableSpec};
 use tidegate_change::{BatchId, Code, Counters, Digest, Error, Result, TableVersion};
 use tidegate_cluster::metadata::{BatchKey, OffsetRange};
@@ -60,16 +60,17 @@ impl Raise {
         keys.filter(|key| key % BUCKETS == bucket).collect()
     }
 
-    /// The batch as it is submitted, with the offsets of its place in its source.
+    /// The batch as it is submitted, with the offsets of its place in its source, or without.
     ///
     /// # Errors
     /// When it has no JSON form.
-    pub fn request(&self, source: &str, place: i64) -> Result<BatchRequest> {
+    pub fn request(&self, source: &str, place: Option<i64>) -> Result<BatchRequest> {
         let bytes = json(self)?;
-        let range = OffsetRange {
+        let range = place.map(|place| OffsetRange {
             from: Some(place * OFFSETS_PER_BATCH),
             to: (place + 1) * OFFSETS_PER_BATCH,
-        };
+        });
+        let partition = format!("{source}/0");
         Ok(BatchRequest {
             table: TABLE.into(),
             key: BatchKey {
@@ -83,7 +84,7 @@ impl Raise {
                 input: SourceInput::Bytes(bytes.into()),
                 format: None,
             }],
-            offsets: BTreeMap::from([(format!("{source}/0"), range)]),
+            offsets: range.map(|range| (partition, range)).into_iter().collect(),
             dry_run: false,
             cancellation: Cancellation::default(),
             observer: None,
@@ -173,6 +174,12 @@ impl Workers for LedgerWorkers {
             ..Counters::default()
         };
         Ok(manifest)
+    }
+
+    /// Rows of others have no place in the ledger: it stands still then.
+    async fn integrate(&self, _: ForeignWork) -> Result<Integration> {
+        let message = "a stranger's rows are not taken in";
+        Err(Error::new(Code::ForeignRewrite, message))
     }
 }
 
