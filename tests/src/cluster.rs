@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use tempfile::TempDir;
+use tidegate_change::clock::{Clock, SystemClock};
 
 use crate::binary::Binary;
 use crate::workspace;
@@ -272,15 +273,10 @@ impl Cluster {
     /// # Errors
     /// When it does not answer for too long.
     pub fn node_id(&self, number: usize) -> Result<u64> {
-        for _ in 0..PATIENCE.as_millis() / LOOK.as_millis() {
-            let status = self.status(number);
-            let id = status.and_then(|status| status.get("node_id")?.as_u64());
-            if let Some(id) = id {
-                return Ok(id);
-            }
-            std::thread::sleep(LOOK);
-        }
-        bail!("node {number} does not answer:\n{}", self.logs())
+        self.wait_for("its id", |_| {
+            let status = self.status(number)?;
+            status.get("node_id")?.as_u64()
+        })
     }
 
     /// Waits until so many nodes vote and live, and one of them leads.
@@ -378,8 +374,11 @@ impl Cluster {
     }
 
     fn wait_for<T>(&self, what: &str, look: impl Fn(&Value) -> Option<T>) -> Result<T> {
-        for turn in 0..PATIENCE.as_millis() / LOOK.as_millis() {
-            let turn = usize::try_from(turn)?;
+        let started_ns = SystemClock.monotonic_ns();
+        for turn in 0.. {
+            if Duration::from_nanos(SystemClock.monotonic_ns() - started_ns) > PATIENCE {
+                break;
+            }
             let number = turn % self.processes.len().max(1);
             let found = self
                 .runs(number)

@@ -222,7 +222,8 @@ impl Config {
         if self.drain.ms() > DRAIN_MS_MAX {
             return Err(invalid("drain", "must be at most 9s"));
         }
-        if let Some(lake) = &self.lake {
+        // Any other text is a directory.
+        if let Some(lake) = self.lake.as_ref().filter(|lake| lake.contains("://")) {
             Address::parse(lake).map_err(|e| e.context("lake"))?;
         }
         for prefix in &self.sources.prefixes {
