@@ -123,8 +123,20 @@ struct LogWalk {
     latest: TableVersion,
 }
 
+/// What may lie about that no version refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leftovers {
+    None,
+    Staged,
+    Any,
+}
+
 /// Checks the table and the state of a log, whatever the clients of the world were told.
-pub(crate) fn check_table(world: &World, log: &SimulatedLog) -> Result<(), String> {
+pub(crate) fn check_table(
+    world: &World,
+    log: &SimulatedLog,
+    leftovers: Leftovers,
+) -> Result<(), String> {
     let table = walked(world)?;
     if !log.replicas_agree().map_err(told)? {
         return Err("two members of the log hold different states".into());
@@ -137,11 +149,7 @@ pub(crate) fn check_table(world: &World, log: &SimulatedLog) -> Result<(), Strin
             return Err(format!("batch {id} is lost"));
         }
     }
-    if state.writer == world.log.state().writer {
-        check_leftovers(world, &table)?;
-    }
-    // What a group that is gone had begun is left to vacuum.
-    Ok(())
+    check_leftovers(world, &table, leftovers)
 }
 
 fn walked(world: &World) -> Result<LogWalk, String> {
@@ -169,7 +177,7 @@ pub(crate) fn check(world: &World) -> Result<Checked, String> {
     let (_, known) = state.table_named(TABLE).ok_or("the table is gone")?;
     if !world.is_quarantined() {
         check_state(known, &table)?;
-        check_leftovers(world, &table)?;
+        check_leftovers(world, &table, leftovers_of(world))?;
     }
     Ok(Checked {
         versions: table.latest.0 + 1,
@@ -227,7 +235,7 @@ fn check_commit(
     let version = commit.version;
     let info = commit
         .info()
-        .ok_or(format!("version {version} says nothing of itself"))?;
+        .ok_or_else(|| format!("version {version} says nothing of itself"))?;
     let time = info.in_commit_timestamp.unwrap_or(i64::MIN);
     if time <= *time_ms {
         return Err(format!("version {version}: its time does not rise"));
@@ -359,18 +367,22 @@ fn check_state(known: &TableState, table: &LogWalk) -> Result<(), String> {
     }
 }
 
+fn leftovers_of(world: &World) -> Leftovers {
+    match world.has_zombies() {
+        // What the old process of a node writes after its attempt was closed stays for vacuum (K17).
+        true => Leftovers::Any,
+        // A staged commit that could not be deleted stays: nobody looks for it behind `Finalize`.
+        false if !world.plan.rules.is_empty() => Leftovers::Staged,
+        false => Leftovers::None,
+    }
+}
+
 /// Nothing lies about that no version refers to, but what faults have left there.
-fn check_leftovers(world: &World, table: &LogWalk) -> Result<(), String> {
+fn check_leftovers(world: &World, table: &LogWalk, allowed: Leftovers) -> Result<(), String> {
     let inner = world.store.inner();
     let prefix = Path::from(TABLE);
     let listed = drive(async move { inner.list(Some(&prefix)).try_collect::<Vec<_>>().await })?;
     let loose = world.store.loose();
-    // A staged commit that could not be deleted stays: nobody looks for it behind `Finalize`.
-    let staged_may_stay = !world.plan.rules.is_empty();
-    // What the old process of a node writes after its attempt was closed stays for vacuum (K17).
-    if world.has_zombies() {
-        return Ok(());
-    }
     for object in listed.map_err(|e| e.to_string())? {
         let path = object
             .location
@@ -380,7 +392,8 @@ fn check_leftovers(world: &World, table: &LogWalk) -> Result<(), String> {
         let path = path.trim_start_matches('/');
         let is_staged = path.contains("_tidegate/staged");
         let is_known = path.starts_with("_delta_log") || table.referred.contains(path);
-        if !is_known && !loose.contains(&object.location) && !(is_staged && staged_may_stay) {
+        let is_allowed = allowed == Leftovers::Any || is_staged && allowed == Leftovers::Staged;
+        if !is_known && !is_allowed && !loose.contains(&object.location) {
             return Err(format!("{path} is left over"));
         }
     }

@@ -12,7 +12,7 @@ use std::task::Poll;
 use tidegate_change::{Code, Error};
 use tidegate_cluster::{Consensus, Coordinator, CoordinatorOptions};
 
-use super::check;
+use super::check::{self, Leftovers};
 use super::ledger::{self, Raise, TABLE};
 use super::log::{LogFaults, SimulatedLog};
 use super::plan::{Events, Plan};
@@ -260,23 +260,26 @@ fn run_one(inline_bytes_max: usize, at: usize, event: Event) -> Result<(), Strin
         Event::Adopt => adopted(&world)?,
         _ => world.log.clone(),
     };
-    match finish(&mut world, &log) {
+    match finish(&mut world, &log, event) {
         // An acknowledged version is gone: that is told, and the table stands still.
         Err(_) if event == Event::RollBack && is_told(&world)? => Ok(()),
         ended => ended,
     }
 }
 
-/// Whether a table that lost a commit says so to whoever asks.
+/// Whether a table that lost a commit says so to a writer, or to a reader that has not seen it before.
 fn is_told(world: &World) -> Result<bool, String> {
-    let coordinator = world.coordinator(OTHER)?;
-    let Err(error) = drive(work(coordinator))? else {
-        return Ok(false);
+    let is_loss = |error: &Error| {
+        matches!(
+            error.code(),
+            Code::Quarantined | Code::LogBehindRaft | Code::Corrupt | Code::Expired
+        )
     };
-    Ok(matches!(
-        error.code(),
-        Code::Quarantined | Code::LogBehindRaft | Code::Corrupt | Code::Expired
-    ))
+    let written = drive(work(world.coordinator(OTHER)?))?;
+    let parts = parts_of(world, Arc::new(world.log.clone()), OTHER);
+    let reader = Coordinator::new(parts, CoordinatorOptions::default());
+    let read = drive(async move { reader.snapshot(TABLE).await })?;
+    Ok(written.is_err_and(|e| is_loss(&e)) || read.is_err_and(|e| is_loss(&e)))
 }
 
 /// Lets the event come; whether the node goes on after it.
@@ -302,9 +305,11 @@ fn come(world: &mut World, event: Event) -> Result<bool, String> {
         Event::Foreign => {
             world.foreign_commit(false)?;
         }
-        Event::LoseStaged => {
+        // A table that is being made has no version to go back to: its place is lost with its first commit.
+        Event::LoseStaged if has_version(world) => {
             world.lose_staged()?;
         }
+        Event::LoseStaged => {}
         Event::RollBack => world.lose_newest_commit()?,
         Event::Restore => world.log.restore_replica().map_err(told)?,
         Event::ClockBack => world.clock().jump(-MONTH_MS),
@@ -313,6 +318,12 @@ fn come(world: &mut World, event: Event) -> Result<bool, String> {
         Event::StoreDown => world.store.poison(vec![Rule::new(Toxin::Unauthorized)]),
     }
     Ok(true)
+}
+
+fn has_version(world: &World) -> bool {
+    let state = world.log.state();
+    let table = state.table_named(TABLE);
+    table.is_some_and(|(_, table)| table.head.is_some())
 }
 
 /// The first batch with other content, at the other node, once its id is taken.
@@ -352,7 +363,7 @@ fn adopted(world: &World) -> Result<SimulatedLog, String> {
 }
 
 /// Starts a node on the log and brings the way to its end; then everything must be as if nothing had come.
-fn finish(world: &mut World, log: &SimulatedLog) -> Result<(), String> {
+fn finish(world: &mut World, log: &SimulatedLog, event: Event) -> Result<(), String> {
     let consensus: Arc<dyn Consensus> = Arc::new(log.clone());
     // A node that ended comes first: what it had open is closed when it starts.
     for node in [NODE, OTHER] {
@@ -374,7 +385,20 @@ fn finish(world: &mut World, log: &SimulatedLog) -> Result<(), String> {
         let store = world.store.clone();
         drive(async move { store.land_late().await })?;
         log.land_late().map_err(told)?;
-        drive(async move { coordinator.recover().await })?.map_err(told)?;
+        let settled = async move {
+            coordinator.recover().await?;
+            // Whoever writes follows what strangers wrote; that this one changes nothing is as well.
+            let followed = coordinator.alter(TABLE, ledger::spec(0)?).await;
+            Ok::<_, Error>(followed.is_ok())
+        };
+        drive(settled)?.map_err(told)?;
     }
-    check::check_table(world, log)
+    let leftovers = match event {
+        // What a group that is gone had begun, and what an old process writes late, is left to vacuum.
+        Event::Adopt | Event::Zombie | Event::Delay => Leftovers::Any,
+        // A staged commit that could not be deleted stays: nobody looks for it behind `Finalize`.
+        Event::Error | Event::AnswerLost | Event::Late | Event::StoreDown => Leftovers::Staged,
+        _ => Leftovers::None,
+    };
+    check::check_table(world, log, leftovers)
 }
