@@ -1,4 +1,4 @@
-//! `moto_server`, an S3 in Python, as a process of the test.
+//! moto, an S3 in Python, as a process of the test.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -37,7 +37,7 @@ impl Moto {
     pub fn start() -> Result<Self> {
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let server = Command::new(workspace::python()?)
-            .args(["-m", "moto.server", "-H", "127.0.0.1", "-p"])
+            .arg(workspace::tests_dir("interop/s3.py"))
             .arg(address.port().to_string())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -48,11 +48,11 @@ impl Moto {
                 return Ok(moto);
             }
             if let Some(status) = moto.server.try_wait()? {
-                bail!("moto_server ended with {status}: is it in tests/interop/requirements.txt?");
+                bail!("moto ended with {status}: is it in the Python of the tests?");
             }
             std::thread::sleep(PAUSE);
         }
-        bail!("moto_server does not answer")
+        bail!("moto does not answer")
     }
 
     /// Where it listens.

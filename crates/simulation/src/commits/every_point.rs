@@ -275,7 +275,10 @@ fn is_told(world: &World) -> Result<bool, String> {
             Code::Quarantined | Code::LogBehindRaft | Code::Corrupt | Code::Expired
         )
     };
-    let written = drive(work(world.coordinator(OTHER)?))?;
+    let writer = world.coordinator(OTHER)?;
+    let later = Raise::new("later".into(), 7).request("later", Some(0));
+    let later = later.map_err(told)?;
+    let written = drive(async move { writer.submit(&later).await })?;
     let parts = parts_of(world, Arc::new(world.log.clone()), OTHER);
     let reader = Coordinator::new(parts, CoordinatorOptions::default());
     let read = drive(async move { reader.snapshot(TABLE).await })?;

@@ -129,7 +129,7 @@ impl World {
             self.begin()?;
             self.poll_one()?;
         }
-        let unknown = self.clients.open().len() as u64;
+        let unknown = self.clients.unknown();
         self.calm()?;
         let checked = check::check(self)?;
         let mut report = Report {

@@ -11,6 +11,9 @@ use crate::commits::check::{self, Reading};
 use crate::commits::ledger::{self, Raise};
 use crate::commits::plan::Plan;
 
+/// What a client asks for at most while things go wrong, for each of its batches.
+const ASKS_PER_BATCH: usize = 14;
+
 /// What a task was for.
 #[derive(Clone, Debug)]
 pub(crate) enum What {
@@ -112,7 +115,7 @@ impl Clients {
         Ok(Self {
             batches,
             busy: vec![0; plan.clients],
-            submissions_left: vec![plan.batches * 6; plan.clients],
+            submissions_left: vec![plan.batches * ASKS_PER_BATCH; plan.clients],
             columns: 0,
             failed: 0,
             reads: Vec::new(),
@@ -151,6 +154,13 @@ impl Clients {
         let open = self.batches.iter().enumerate();
         let open = open.filter(|(_, batch)| batch.acked.is_none());
         open.map(|(number, _)| number).collect()
+    }
+
+    /// How many batches were sent and have no answer.
+    pub(super) fn unknown(&self) -> u64 {
+        let batches = self.batches.iter();
+        let sent = batches.filter(|batch| batch.invoked.is_some() && batch.acked.is_none());
+        sent.count() as u64
     }
 
     pub(super) fn is_acked(&self, batch: usize) -> bool {
