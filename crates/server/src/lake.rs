@@ -105,7 +105,9 @@ impl Lake {
                 .with_hint("use another directory for another lake")
         };
         let (address, is_known) = match (known, asked) {
-            (Some(known), asked) if named.is_some() && asked.as_ref() != Some(&known) => {
+            (Some(known), asked)
+                if named.is_some() && !asked.is_some_and(|asked| asked.is_same(&known)) =>
+            {
                 return Err(other(&known.to_string()));
             }
             (Some(known), _) => (known, true),

@@ -40,6 +40,10 @@ impl ClusterApi {
             let mut node = node_of(known, &status, &state, gone_after);
             if known.node == status.node {
                 node.endpoint.clone_from(&self.serving.endpoint);
+                // Alone it needs no placement to work.
+                if !self.serving.config.is_clustered() {
+                    node.roles.push("worker".to_owned());
+                }
             }
             node
         });

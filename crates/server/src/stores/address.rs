@@ -77,7 +77,12 @@ impl Address {
         {
             return Err(refused("names no bucket"));
         }
-        for part in path.split('/') {
+        let is_prefix = path.is_empty() || path.ends_with('/');
+        let trimmed = path.strip_suffix('/').unwrap_or(path);
+        for part in trimmed.split('/') {
+            if part.is_empty() && !trimmed.is_empty() {
+                return Err(refused("holds an empty name"));
+            }
             if part == ".." || part == "." {
                 return Err(refused("leaves its bucket"));
             }
@@ -90,8 +95,6 @@ impl Address {
                 ));
             }
         }
-        let is_prefix = path.is_empty() || path.ends_with('/');
-        let trimmed = path.trim_end_matches('/');
         let path = StorePath::parse(trimmed).map_err(|_| refused("is no path"))?;
         Ok(Self {
             provider,
@@ -120,10 +123,16 @@ impl Address {
         format!("{}://{}", self.scheme, self.bucket)
     }
 
+    /// Whether another address is this one, with a slash behind it or without.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.path == other.path && self.root() == other.root()
+    }
+
     /// Whether another address is this one or lies below it.
     #[must_use]
     pub fn holds(&self, other: &Self) -> bool {
-        self.path == other.path && self.root() == other.root() || self.below(other).is_some()
+        self.is_same(other) || self.below(other).is_some()
     }
 
     /// The part of another address below this one; none where it lies elsewhere.

@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use openraft::type_config::TypeConfigExt;
+
 use super::support::{Fate, Group, fate, grant, granted, insist, until};
 use crate::consensus::Consensus;
+use crate::metadata::replicated::types::Types;
 
 /// Proposals that go through between two changes.
 const DECIDED_BETWEEN: u64 = 20;
@@ -16,8 +19,10 @@ async fn propose_until(group: &Group, number: usize, progress: &Progress) -> Vec
     while !progress.stop.load(Ordering::Relaxed) {
         let node = 1 + progress.proposed.fetch_add(1, Ordering::Relaxed);
         let fate = fate(&group.member(number).propose(grant(node)).await);
-        if matches!(fate, Fate::In(_)) {
-            progress.decided.fetch_add(1, Ordering::Relaxed);
+        match fate {
+            Fate::In(_) => drop(progress.decided.fetch_add(1, Ordering::Relaxed)),
+            // A member that is cut off answers at once; as long as it is, the others must not starve.
+            Fate::Out | Fate::Unknown => Types::sleep(Duration::from_millis(20)).await,
         }
         fates.push((node, fate));
     }

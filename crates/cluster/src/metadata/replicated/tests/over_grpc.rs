@@ -104,9 +104,11 @@ async fn a_new_node_at_an_old_address_takes_nothing_that_is_not_for_it() {
         nodes[0].member.add_learner(id, peer).await.unwrap();
         nodes[0].member.promote(id, PATIENCE).await.unwrap();
     }
-    let gone = nodes.pop().unwrap();
+    let mut gone = nodes.pop().unwrap();
     let (old, peer) = (gone.member.node(), gone.peer.clone());
     gone.server.abort();
+    // Only then is its port free.
+    assert!((&mut gone.server).await.unwrap_err().is_cancelled());
     drop(gone);
     let address = peer.endpoint.trim_start_matches("http://");
     let fresh = node_at(address, false).await;
