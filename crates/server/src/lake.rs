@@ -106,7 +106,8 @@ impl Lake {
         };
         let (address, is_known) = match (known, asked) {
             (Some(known), asked)
-                if named.is_some() && !asked.is_some_and(|asked| asked.is_same(&known)) =>
+                if named.is_some()
+                    && !asked.as_ref().is_some_and(|asked| asked.is_same(&known)) =>
             {
                 return Err(other(&known.to_string()));
             }

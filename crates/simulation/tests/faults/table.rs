@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::json;
 use tidegate_change::{BatchResult, Clock, Error, TableVersion};
@@ -94,7 +95,7 @@ fn open_with(
     let options = OpenOptions {
         memory_bytes,
         clock: Arc::new(SetClock::new(1_800_000_000_000)) as Arc<dyn Clock>,
-        random: Arc::new(Dice::new(std::process::id().into())),
+        random: Arc::new(Dice::new(seed())),
         // A child that another test is just starting holds the lock until it is its own program.
         wait_lock: true,
         step_hook: hook.map(|hook| hook as Arc<dyn StepHook>),
@@ -103,6 +104,13 @@ fn open_with(
     let data = directory.join("data");
     let opened = Embedded::open(&data, options);
     runtime().block_on(opened)
+}
+
+/// Another one for each opening, in this process and its children: a log that begins anew must not issue ids
+/// that an earlier one issued.
+fn seed() -> u64 {
+    static OPENED: AtomicU64 = AtomicU64::new(0);
+    u64::from(std::process::id()) << 32 | OPENED.fetch_add(1, Ordering::Relaxed)
 }
 
 pub(crate) fn apply(
