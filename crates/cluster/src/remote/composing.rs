@@ -1,5 +1,6 @@
 //! The commit of a batch, composed on this node from what readers and owners handed out.
 
+use std::collections::BTreeMap;
 use std::slice;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use tidegate_apply::phases::{
     BatchContext, BatchTable, COMPOSER, Composer, FeedDecision, MergePlan, PartKind, PartStage,
     PartialManifest, decide_feed,
 };
-use tidegate_change::Result;
+use tidegate_change::{Error, Result};
 
 use super::attempt::Attempt;
 use super::merging::{Merging, Owner, OwnerTask};
@@ -44,18 +45,25 @@ impl Attempt<'_> {
         let all = 0..self.buckets();
         let tasks = self.owner_tasks(slice::from_ref(&all), owners_max)?;
         let mut owners = self.merge(&merging, &mut readings, tasks).await?;
+        let mut decided = None;
         loop {
             let composer = self.composer(&merging, &rejects, &owners).await?;
             let outlines = owners.iter().map(|owner| owner.outline);
             let outlines: Vec<_> = outlines.chain([composer.outline()]).collect();
             let decision = decide_feed(&outlines);
-            let (manifests, lost) = self.finish(&mut owners, decision).await?;
+            if *decided.get_or_insert(decision) != decision {
+                // Some owners have finished by the other one.
+                return Err(Error::internal(
+                    "owners that merged again change other rows",
+                ));
+            }
+            let lost = self.finish(&mut owners, decision).await?;
             if lost.is_empty() {
-                return self.compose(composer, manifests, decision).await;
+                return self.compose(composer, owners, decision).await;
             }
             // What they wrote of the feed is lost with them: their buckets are merged again by others.
             for task in lost {
-                let tasks = self.owner_tasks(&task.buckets, usize::MAX)?;
+                let tasks = self.tasks_again(&merging, &task)?;
                 owners.append(&mut self.merge(&merging, &mut readings, tasks).await?);
             }
         }
@@ -99,20 +107,21 @@ impl Attempt<'_> {
         Ok(composer)
     }
 
-    /// Lets all owners finish; those that are lost are taken off the list.
+    /// Lets all owners finish that have not yet; those that are lost are taken off the list.
     async fn finish(
         &self,
         owners: &mut Vec<Owner>,
         decision: FeedDecision,
-    ) -> Result<(Vec<PartialManifest>, Vec<OwnerTask>)> {
-        let calls = owners
-            .iter()
-            .map(|owner| self.finish_at(&owner.task, decision));
+    ) -> Result<Vec<OwnerTask>> {
+        let open = owners.iter().filter(|owner| owner.manifest.is_none());
+        let calls = open.map(|owner| self.finish_at(&owner.task, decision));
         let mut calls: FuturesUnordered<_> = calls.collect();
-        let (mut manifests, mut lost) = (Vec::new(), Vec::new());
+        let (mut finished, mut lost) = (BTreeMap::new(), Vec::new());
         while let Some((task, manifest)) = calls.next().await {
             match manifest {
-                Ok(manifest) => manifests.push(manifest),
+                Ok(manifest) => {
+                    finished.insert(task.owner, manifest);
+                }
                 Err(CallError::Failed(error)) => return Err(error),
                 Err(CallError::Lost(error) | CallError::Stale(error)) => {
                     self.lose(&task.seat, error)?;
@@ -121,8 +130,13 @@ impl Attempt<'_> {
             }
         }
         drop(calls);
-        owners.retain(|owner| lost.iter().all(|task| task.owner != owner.task.owner));
-        Ok((manifests, lost))
+        for owner in owners.iter_mut() {
+            if let Some(manifest) = finished.remove(&owner.task.owner) {
+                owner.manifest = Some(manifest);
+            }
+        }
+        owners.retain(|owner| owner.manifest.is_some());
+        Ok(lost)
     }
 
     async fn finish_at(
@@ -144,11 +158,12 @@ impl Attempt<'_> {
     async fn compose(
         &self,
         mut composer: Composer,
-        manifests: Vec<PartialManifest>,
+        owners: Vec<Owner>,
         decision: FeedDecision,
     ) -> Result<Manifest> {
-        for manifest in manifests {
-            composer.take_manifest(manifest)?;
+        for owner in owners {
+            let missing = || Error::internal("an owner that has not finished");
+            composer.take_manifest(owner.manifest.ok_or_else(missing)?)?;
         }
         composer.compose(decision).await
     }

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tidegate_apply::BatchPhase;
 use tidegate_apply::phases::{
-    BatchTable, FeedOutline, MergePlan, PartBatch, PartKind, PartStage, ReadSpec,
+    BatchTable, FeedOutline, MergePlan, PartBatch, PartKind, PartStage, PartialManifest, ReadSpec,
 };
 use tidegate_change::Result;
 
@@ -34,6 +34,8 @@ pub(super) struct Owner {
     pub task: OwnerTask,
     pub outline: FeedOutline,
     pub stage: PartStage,
+    /// What it wrote, once it has finished.
+    pub manifest: Option<PartialManifest>,
 }
 
 /// Buckets for an owner.
@@ -72,6 +74,19 @@ impl Attempt<'_> {
             .collect())
     }
 
+    /// Owners for what a lost one owned; one for all of it where values are carried (R-K6).
+    pub(super) fn tasks_again(
+        &self,
+        merging: &Merging<'_>,
+        lost: &OwnerTask,
+    ) -> Result<Vec<OwnerTask>> {
+        let owners_max = match merging.plan.settled.carries {
+            true => 1,
+            false => usize::MAX,
+        };
+        self.owner_tasks(&lost.buckets, owners_max)
+    }
+
     /// Merges until all tasks are done, by whomever.
     pub(super) async fn merge(
         &self,
@@ -94,7 +109,7 @@ impl Attempt<'_> {
                 Turn::Lost(task, CallError::Lost(error) | CallError::Stale(error)) => {
                     self.lose(&task.seat, error)?;
                     // Only what it owned is merged again.
-                    for task in self.owner_tasks(&task.buckets, usize::MAX)? {
+                    for task in self.tasks_again(merging, &task)? {
                         calls.push(self.own(merging, readers(readings), task, &board));
                     }
                 }
@@ -169,6 +184,7 @@ impl Attempt<'_> {
                 task,
                 outline,
                 stage,
+                manifest: None,
             })),
             Err(error) => Turn::Lost(task, error),
         }

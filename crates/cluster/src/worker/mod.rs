@@ -280,7 +280,7 @@ impl WorkerLink for Worker {
 
     async fn finish(&self, order: FinishOrder) -> Called<PartialManifest> {
         self.require_epoch(&order.token)?;
-        let merge = self.session(&order.token)?.merged(order.owner)?;
+        let merge = self.session(&order.token)?.take_merged(order.owner)?;
         let mut part = merge.lock().await;
         part.finish_feed(order.decision).await?;
         Ok(part.manifest()?)

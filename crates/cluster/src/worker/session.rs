@@ -63,6 +63,13 @@ impl Session {
         merged.insert(owner, Arc::new(tokio::sync::Mutex::new(part)));
     }
 
+    /// Takes a merge out: what it wrote is told once, and a caller that missed it merges again elsewhere.
+    pub(super) fn take_merged(&self, owner: u32) -> Called<HeldMerge> {
+        let mut merged = self.merged.lock().unwrap_or_else(PoisonError::into_inner);
+        let part = merged.remove(&owner);
+        part.ok_or_else(|| CallError::not_held(format!("the merge of owner {owner}")))
+    }
+
     pub(super) fn merged(&self, owner: u32) -> Called<HeldMerge> {
         let merged = self.merged.lock().unwrap_or_else(PoisonError::into_inner);
         let part = merged.get(&owner).map(Arc::clone);
