@@ -186,12 +186,11 @@ pub(crate) fn check(world: &World) -> Result<Checked, String> {
 }
 
 async fn walk(log: &DeltaLog) -> Result<LogWalk, String> {
-    let mut table = LogWalk::default();
-    table.latest = log
-        .latest_version()
-        .await
-        .map_err(told)?
-        .ok_or("no table")?;
+    let latest = log.latest_version().await.map_err(told)?;
+    let mut table = LogWalk {
+        latest: latest.ok_or("no table")?,
+        ..LogWalk::default()
+    };
     let (mut snapshot, mut seen): (Option<TableSnapshot>, _) = (None, BTreeMap::new());
     let (mut offsets, mut time_ms) = (BTreeMap::new(), i64::MIN);
     for version in (0..=table.latest.0).map(TableVersion) {

@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::task::Poll;
 
 use tidegate_change::{Code, Error};
 use tidegate_cluster::{Consensus, Coordinator, CoordinatorOptions};
@@ -251,7 +250,7 @@ fn run_one(inline_bytes_max: usize, at: usize, event: Event) -> Result<(), Strin
     let goes_on = come(&mut world, event)?;
     if goes_on {
         // How it ends is open; what it leaves is not.
-        while let Poll::Pending = poll_boxed(&mut way) {}
+        while poll_boxed(&mut way).is_pending() {}
     }
     drop(way);
     world.store.heal();

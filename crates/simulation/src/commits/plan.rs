@@ -96,7 +96,10 @@ fn rule(toxin: Toxin, dice: &Dice) -> Rule {
     let rule = Rule::new(toxin).chance(chance);
     match toxin {
         // Commits between two heads have no digest that anybody knows; files and staged commits have one.
-        Toxin::BitFlip => rule.keys_with(*dice.pick(&["l0-", "_tidegate"])),
+        Toxin::BitFlip => {
+            let part = *dice.pick(&["l0-", "_tidegate"]);
+            rule.keys_with(part)
+        }
         _ => rule,
     }
 }
