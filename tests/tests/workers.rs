@@ -137,7 +137,7 @@ fn histories_agree_with_the_model_on_workers() -> Result<()> {
         let seed = number as u64;
         let history = random_history(seed);
         let workers = 1 + u32::try_from(seed % 4)?;
-        let memory = (seed % 3 == 0).then_some(LITTLE_MEMORY);
+        let memory = seed.is_multiple_of(3).then_some(LITTLE_MEMORY);
         let driver = EmbeddedDriver::with_workers(&history, 7, memory, |data| {
             let options = GridOptions {
                 workers,

@@ -1,5 +1,7 @@
 //! The store that lies does what its rules say, and a coordinator over it settles every answer by the slot.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
 use std::sync::Arc;
 
 use object_store::memory::InMemory;
