@@ -1,6 +1,8 @@
 //! Workers that die, pause or are slow in the middle of a batch: the table, the feed and the counts are those of
 //! a plain fold of the events, and only what was lost is done again.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};

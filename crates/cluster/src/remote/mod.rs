@@ -1,4 +1,4 @@
-//! A batch over several workers: the other implementation of [`Workers`](crate::Workers), by the same phases
+//! A batch over several workers: the other implementation of [`Workers`], by the same phases
 //! as the one process of embedded mode.
 //!
 //! - `attempt`: what one attempt knows: the placement, who was lost, how calls are made and repeated.
