@@ -267,7 +267,12 @@ fn hand(
     let router = tonic::transport::Server::builder()
         .initial_stream_window_size(1 << 20)
         .add_service(work_service(Arc::clone(&worker), runtime.handle().clone()))
-        .add_service(work_flight(Arc::clone(&worker), runtime.handle().clone()));
+        .add_service(work_flight(
+            Arc::clone(&worker),
+            runtime.handle().clone(),
+            // There is no other node to ask.
+            Arc::new(|| Box::pin(async { tonic::Status::unimplemented("it only works") })),
+        ));
     runtime.spawn(router.serve_with_incoming(TcpListenerStream::new(listener)));
     let hand = Hand {
         worker,

@@ -1,8 +1,11 @@
 //! A node without the metadata log: callers of the public services are sent to one that has it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_cluster::worker::grpc::Redirect;
 use tidegate_rpc::status::not_leader;
+use tonic::Status;
 use tonic::codegen::http;
 use tonic::service::{AxumBody, AxumRouter, Routes};
 
@@ -35,9 +38,22 @@ impl Outside {
         Routes::from(AxumRouter::new().fallback(answer))
     }
 
+    /// The same for services that this node has a part of.
+    pub(crate) fn redirector(&self) -> Redirect {
+        let outside = self.clone();
+        Arc::new(move || {
+            let outside = outside.clone();
+            Box::pin(async move { outside.status().await })
+        })
+    }
+
     async fn redirect(&self) -> http::Response<AxumBody> {
+        self.status().await.into_http()
+    }
+
+    async fn status(&self) -> Status {
         let endpoint = self.member().await;
-        not_leader(endpoint.as_deref()).into_http()
+        not_leader(endpoint.as_deref())
     }
 
     /// A node that is in a cluster, the leader if it is known.

@@ -92,10 +92,12 @@ pub(super) fn outside_router(
     let (reporter, health) = tonic_health::server::health_reporter();
     let (v1, v1alpha) = (reflection().build_v1(), reflection().build_v1alpha());
     let invalid = |e| Error::internal("the descriptors cannot be served").with_source(e);
+    let worker = Arc::clone(&work.worker);
+    let flights = work_flight(worker, work.handle(), outside.redirector());
     let router = server(config)?
         .add_routes(outside.routes())
         .add_service(work_service(Arc::clone(&work.worker), work.handle()))
-        .add_service(work_flight(Arc::clone(&work.worker), work.handle()))
+        .add_service(flights)
         .add_service(health)
         .add_service(v1.map_err(invalid)?)
         .add_service(v1alpha.map_err(invalid)?);

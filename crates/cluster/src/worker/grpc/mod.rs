@@ -14,7 +14,7 @@ use super::CallError;
 
 pub use beats::{BeatClient, PlacementEndpoint, placement_service};
 pub use client::GrpcLinks;
-pub use flight::{WorkFlight, work_flight};
+pub use flight::{Redirect, WorkFlight, work_flight};
 pub use service::{WorkEndpoint, fetched, work_service};
 
 /// What a status of a worker means: what it decided, or that it is lost.
