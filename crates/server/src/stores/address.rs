@@ -50,8 +50,11 @@ impl Address {
     /// `..`, which mean something else to other readers.
     pub fn parse(text: &str) -> Result<Self> {
         let refused = |why: &str| {
-            // A query may hold a token: only what stands before it is repeated.
-            let shown = text.split(['?', '#']).next().unwrap_or_default();
+            // A query may hold a token, and a name before the host a password: neither is repeated.
+            let shown = match text.split_once("://") {
+                Some((scheme, rest)) if rest.contains(['?', '#', ':']) => format!("{scheme}://…"),
+                _ => text.to_owned(),
+            };
             Error::new(Code::InvalidLocation, format!("address {shown}: {why}"))
         };
         let (scheme, rest) = text
@@ -195,8 +198,10 @@ mod tests {
 
     #[test]
     fn an_error_does_not_repeat_a_token() {
-        let error = Address::parse("s3://bucket/a?token=hunter2").unwrap_err();
-        assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
+        for text in ["s3://bucket/a?token=hunter2", "s3://name:hunter2@bucket/a"] {
+            let error = Address::parse(text).unwrap_err();
+            assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
+        }
     }
 
     #[test]
