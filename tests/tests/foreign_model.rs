@@ -173,7 +173,7 @@ fn events(model: &mut Model, random: &mut StdRng) -> Vec<String> {
 fn run(seed: u64) -> Result<InProcess> {
     let mut random = StdRng::seed_from_u64(seed);
     let tidegate = InProcess::new()?;
-    let feed = if seed % 2 == 0 {
+    let feed = if seed.is_multiple_of(2) {
         json!(true)
     } else {
         json!("inferred")
