@@ -257,7 +257,7 @@ class Reference:
     def check_refusals(self):
         self.sql("OPTIMIZE {} FULL", VACUUMED)
         self.sql("VACUUM {} RETAIN 0 HOURS", VACUUMED)
-        self.check_refused(VACUUMED, "sequences of rows that others removed")
+        self.check_refused(VACUUMED, "cannot be read")
         self.sql("ALTER TABLE {} ADD COLUMNS (extra STRING)", ALTERED)
         self.check_refused(ALTERED, "changed the metadata")
 
