@@ -31,6 +31,8 @@ struct Process {
     /// What it does; everything where it is not said.
     roles: Option<&'static str>,
     child: Option<Child>,
+    /// Whether it was sent a `-STOP`, and no `-CONT` since.
+    is_paused: bool,
 }
 
 /// A cluster of metadata nodes; all of it ends with this value.
@@ -82,6 +84,7 @@ impl Cluster {
                 data: cluster.scratch.path().join(format!("node-{number}")),
                 roles,
                 child: None,
+                is_paused: false,
             });
         }
         for number in nodes_count..nodes_count + workers_count {
@@ -90,6 +93,7 @@ impl Cluster {
                 data: cluster.scratch.path().join(format!("node-{number}")),
                 roles: Some("worker"),
                 child: None,
+                is_paused: false,
             });
         }
         for number in 0..nodes_count + workers_count {
@@ -213,6 +217,7 @@ impl Cluster {
     pub fn signal(&mut self, number: usize, signal: &str) -> Result<()> {
         let process = self.process(number)?;
         let child = process.child.as_ref().context("it does not run")?;
+        process.is_paused = signal == "-STOP";
         let mut kill = Command::new("kill");
         workspace::output_of(kill.args([signal, &child.id().to_string()])).map(drop)
     }
@@ -304,6 +309,7 @@ impl Cluster {
             data: process.data.clone(),
             roles: process.roles,
             child: None,
+            is_paused: false,
         });
         Self {
             processes: processes.collect(),
@@ -395,7 +401,8 @@ impl Cluster {
 
     fn runs(&self, number: usize) -> bool {
         let process = self.processes.get(number);
-        process.is_some_and(|process| process.child.is_some())
+        // One that is paused takes a question and does not answer.
+        process.is_some_and(|process| process.child.is_some() && !process.is_paused)
     }
 
     fn log_of(&self, number: usize) -> PathBuf {

@@ -1,5 +1,7 @@
 //! The cluster's members.
 
+use std::time::Duration;
+
 use tidegate_change::Result;
 use tidegate_rpc::v1;
 use tidegate_rpc::v1::cluster_service_client::ClusterServiceClient;
@@ -7,15 +9,22 @@ use tidegate_rpc::v1::cluster_service_client::ClusterServiceClient;
 use crate::client::Client;
 use crate::repeat::Repeat;
 
+/// How long a node may take to say what it knows.
+const STATUS_PATIENCE: Duration = Duration::from_secs(10);
+
 impl Client {
-    /// What the answering node knows of the cluster.
+    /// What the answering node knows of the cluster. A node that is paused takes calls and answers none, so
+    /// that without a deadline of the caller's this has one of its own.
     ///
     /// # Errors
-    /// `UNAVAILABLE`.
+    /// `UNAVAILABLE`, `TIMED_OUT`.
     pub async fn cluster_status(&self) -> Result<v1::GetClusterStatusResponse> {
         let answer = self.call(Repeat::Always, |channel| async move {
             let mut service = ClusterServiceClient::new(channel);
-            let request = self.request(v1::GetClusterStatusRequest {});
+            let mut request = self.request(v1::GetClusterStatusRequest {});
+            if self.options.deadline.is_none() {
+                request.set_timeout(STATUS_PATIENCE);
+            }
             service.get_cluster_status(request).await
         });
         Ok(answer.await?.into_inner())

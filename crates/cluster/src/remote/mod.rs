@@ -18,19 +18,23 @@ mod reading;
 mod sharing;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tidegate_apply::{Manifest, Work};
 use tidegate_change::clock::Random;
 use tidegate_change::{Code, Error, Result};
 
-use crate::placement::Placements;
+use crate::placement::{Placement, Placements};
 use crate::worker::{Worker, WorkerLinks};
 use crate::workers::Workers;
 use attempt::{Attempt, workers_worth};
 
 /// Bytes of sources for which it pays to have one more owner, where nobody says otherwise.
 pub const OWNER_BYTES_DEFAULT: u64 = 8 << 20;
+
+/// How long a batch waits for a first worker: those of a cluster that starts are heard of a moment later.
+const WORKER_WAIT: Duration = Duration::from_secs(10);
 
 /// What batches over several workers need.
 #[derive(Clone, Debug)]
@@ -61,18 +65,37 @@ impl RemoteWorkers {
     pub fn new(parts: RemoteParts) -> Self {
         Self { parts }
     }
+
+    /// The placement, once it holds a worker.
+    async fn placement(&self) -> Result<Placement> {
+        let mut placement = self.parts.placements.current().await?;
+        let found = within(WORKER_WAIT, async {
+            while placement.seats().is_empty() {
+                placement = self.parts.placements.newer(placement.epoch).await;
+            }
+            placement
+        });
+        found.await.ok_or_else(|| {
+            Error::new(Code::Unavailable, "the cluster has no worker")
+                .with_hint("start a node with role worker, or end the drain of one")
+        })
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long to wait for somebody decides nothing about the batch"
+)]
+async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(limit, work).await.ok()
 }
 
 #[async_trait]
 impl Workers for RemoteWorkers {
     async fn execute(&self, work: Work) -> Result<Manifest> {
-        let placement = self.parts.placements.current().await?;
+        let placement = self.placement().await?;
         let seats = placement.seats();
         let own = self.parts.local.node();
-        if seats.is_empty() {
-            return Err(Error::new(Code::Unavailable, "the cluster has no worker")
-                .with_hint("start a node with role worker, or end the drain of one"));
-        }
         let is_small = workers_worth(&work, self.parts.owner_bytes, seats.len()) == 1;
         let works = seats.iter().any(|seat| seat.node == own);
         if works && (is_small || seats.len() == 1) {
