@@ -20,7 +20,7 @@ const CASES_EACH: usize = 7;
 /// Rows of the batch whose process is killed.
 const ROWS: u64 = 4_000;
 /// Times after which it is killed, milliseconds.
-const KILLED_AFTER_MS: [u64; 6] = [60, 150, 300, 500, 800, 1_200];
+const KILLED_AFTER_MS: [u64; 7] = [20, 40, 70, 110, 170, 300, 600];
 
 fn stores(stub: &Stub, patience_ms: u64) -> Result<(Stores, tempfile::NamedTempFile)> {
     let secret = tempfile::NamedTempFile::new()?;

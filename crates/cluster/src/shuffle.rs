@@ -3,7 +3,7 @@
 //! A stream holds batches of one schema. Both ends work batch by batch: what was sent and not taken yet is
 //! bounded by the window of the connection and a few messages.
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array, RecordBatch};
 use arrow::ipc::CompressionType;
 use arrow::ipc::writer::IpcWriteOptions;
 use arrow_flight::FlightData;
@@ -49,10 +49,22 @@ pub fn fetch_of(ticket: &[u8]) -> Result<Option<Fetch>> {
         .map_err(|e| Error::new(Code::InvalidArgument, "a ticket cannot be read").with_source(e))
 }
 
+/// Bytes of the rows of a batch, which may be a slice of larger buffers.
+fn bytes_of(batch: &RecordBatch) -> usize {
+    let columns = batch.columns().iter();
+    // What has no such size has that of its buffers.
+    let bytes = columns.map(|column| {
+        let data = column.to_data();
+        data.get_slice_memory_size()
+            .unwrap_or_else(|_| data.get_buffer_memory_size())
+    });
+    bytes.sum()
+}
+
 /// Rows in batches of about the size of a message, so that no more are on their way than are taken.
 pub fn cut(rows: Rows) -> Rows {
     let pieces = rows.map_ok(|batch| {
-        let pieces = batch.get_array_memory_size().div_ceil(MESSAGE_BYTES).max(1);
+        let pieces = bytes_of(&batch).div_ceil(MESSAGE_BYTES).max(1);
         let step = batch.num_rows().div_ceil(pieces).max(1);
         let starts = (0..batch.num_rows()).step_by(step);
         let pieces: Vec<Called<RecordBatch>> = starts

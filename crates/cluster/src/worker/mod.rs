@@ -120,7 +120,7 @@ impl Worker {
         self.with_sessions(|sessions| sessions.len())
     }
 
-    /// Rows that others have fetched, or are about to take, since the process began.
+    /// Events that others have fetched, or are about to take, since the process began.
     #[must_use]
     pub fn rows_sent(&self) -> u64 {
         self.rows_sent.load(Ordering::Relaxed)
@@ -270,8 +270,11 @@ impl WorkerLink for Worker {
     }
 
     async fn fetch(&self, fetch: Fetch) -> Called<Rows> {
-        let sent = Arc::clone(&self.rows_sent);
         let rows = shuffle::cut(self.rows_of(&fetch)?);
+        if !matches!(fetch.what, Fetched::Events { .. }) {
+            return Ok(rows);
+        }
+        let sent = Arc::clone(&self.rows_sent);
         let counted = rows.inspect_ok(move |rows| {
             sent.fetch_add(rows.num_rows() as u64, Ordering::Relaxed);
         });
