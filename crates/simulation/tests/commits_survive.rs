@@ -41,11 +41,18 @@ const MUST_STRIKE: [&str; 27] = [
     "adopted",
 ];
 
+/// Seeds beyond those, whose histories a longer run found to break.
+const BROKE_ONCE: [u64; 1] = [
+    // A batch was executed on a head that another coordinator had moved over a stranger's rows, which nobody
+    // had taken in yet.
+    2540,
+];
+
 #[test]
 fn nothing_is_lost_and_nothing_doubled() {
     let mut all = Report::default();
     let mut violations = Vec::new();
-    for seed in 0..SEEDS {
+    for seed in (0..SEEDS).chain(BROKE_ONCE) {
         match run(seed) {
             Ok(report) => all.add(&report),
             Err(violation) => violations.push(violation.to_string()),

@@ -1,6 +1,8 @@
 //! Commits of others behind the head, and a log that is shorter than it should be; `integration` takes in
 //! what they did to rows.
 
+use std::sync::Arc;
+
 use object_store::ObjectStoreExt;
 use tidegate_change::{Code, Digest, Error, Result, TableVersion};
 use tidegate_delta::actions::Action;
@@ -18,13 +20,14 @@ impl Coordinator {
     /// Takes commits of others into the history and into what Tidegate keeps beside the rows; quarantines the
     /// table for those that cannot be taken in.
     ///
-    /// Nothing may be prepared on the table. Afterwards the head is an own commit, or nothing behind the
-    /// newest own one needs to be known.
-    pub(super) async fn follow_log(&self, id: &TableId) -> Result<()> {
+    /// Nothing may be prepared on the table. Returns the state whose head is an own commit, or behind whose
+    /// newest own commit nothing needs to be known. Only that head may be built on: another coordinator may
+    /// at any time move the head over commits that it has yet to take in.
+    pub(super) async fn follow_log(&self, id: &TableId) -> Result<Arc<TableState>> {
         for _ in 0..INTEGRATIONS_MAX {
             self.sync_log(id).await?;
-            if Box::pin(self.integrate(id)).await? {
-                return Ok(());
+            if let Some(table) = Box::pin(self.integrate(id)).await? {
+                return Ok(table);
             }
             self.resolve(id).await?;
         }

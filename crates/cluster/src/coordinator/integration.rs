@@ -57,6 +57,16 @@ struct Found {
     change: String,
 }
 
+/// What an integration came to.
+enum Taken {
+    /// There was nothing to take in.
+    Nothing,
+    /// It is in the log.
+    Committed,
+    /// Another commit was first.
+    Lost,
+}
+
 impl Coordinator {
     /// How often commits of others met those of this coordinator.
     #[must_use]
@@ -64,18 +74,19 @@ impl Coordinator {
         self.conflicts.read()
     }
 
-    /// Takes in what others committed behind the newest own commit; false when yet another commit was first.
+    /// Takes in what others committed behind the newest own commit, and returns the state that has nothing to
+    /// be taken in; none when yet another commit was first.
     ///
     /// # Errors
     /// `FOREIGN_DUPLICATE` or `FOREIGN_REWRITE` after the table was put into quarantine; failures of storage.
-    pub(super) async fn integrate(&self, id: &TableId) -> Result<bool> {
+    pub(super) async fn integrate(&self, id: &TableId) -> Result<Option<Arc<TableState>>> {
         let table = self.table(id).await?;
         // A head of our own: what was below it was taken in before it.
         if table.head_attempt.is_some() {
-            return Ok(true);
+            return Ok(Some(table));
         }
         let found = match self.find_foreign(id, &table).await {
-            Ok(None) => return Ok(true),
+            Ok(None) => return Ok(Some(table)),
             Ok(Some(found)) => found,
             Err(error) => return Err(self.refused(id, &table, error, None).await),
         };
@@ -88,7 +99,12 @@ impl Coordinator {
         }
         match tried {
             Err(error) => Err(self.refused(id, &table, error, Some(&found.change)).await),
-            done => done,
+            Ok(Taken::Nothing) => Ok(Some(table)),
+            Ok(Taken::Committed) => {
+                let table = self.table(id).await?;
+                Ok(table.head_attempt.is_some().then_some(table))
+            }
+            Ok(Taken::Lost) => Ok(None),
         }
     }
 
@@ -141,7 +157,7 @@ impl Coordinator {
         table: &TableState,
         found: &Found,
         rebuild_index: bool,
-    ) -> Result<bool> {
+    ) -> Result<Taken> {
         let log = self.log(table)?;
         let mut work = ForeignWork {
             root: log.root().clone(),
@@ -154,7 +170,7 @@ impl Coordinator {
             limits: self.options.limits.clone(),
         };
         if !work.is_needed() {
-            return Ok(true);
+            return Ok(Taken::Nothing);
         }
         let entry = OpenAttempt {
             table: id.clone(),
@@ -176,8 +192,11 @@ impl Coordinator {
             attempt: attempt.index,
         };
         match self.publish_integration(&open, work).await {
-            Ok(true) => Ok(true),
-            tried => open.ended(tried, self.give_up(&open).await),
+            Ok(true) => Ok(Taken::Committed),
+            tried => {
+                let ended = open.ended(tried, self.give_up(&open).await);
+                ended.map(|_| Taken::Lost)
+            }
         }
     }
 

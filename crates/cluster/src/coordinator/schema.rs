@@ -75,7 +75,7 @@ impl Coordinator {
     ) -> Result<Option<TableVersion>> {
         for _ in 0..LOSSES_MAX {
             let committed = self
-                .commit_schema(id, "CREATE TABLE", actions.clone())
+                .commit_schema(id, &*self.table(id).await?, "CREATE TABLE", actions.clone())
                 .await;
             let Err(error) = committed else {
                 return committed;
@@ -130,8 +130,7 @@ impl Coordinator {
         table
             .require_active()
             .map_err(|refusal| refusal.into_error(name))?;
-        self.follow_log(id).await?;
-        let table = self.table(id).await?;
+        let table = self.follow_log(id).await?;
         let head = table
             .head
             .ok_or_else(|| Refusal::TableUnknown.into_error(name))?;
@@ -143,7 +142,7 @@ impl Coordinator {
         if actions.is_empty() {
             return Ok(Some(head));
         }
-        self.commit_schema(id, "ALTER TABLE", actions).await
+        self.commit_schema(id, &table, "ALTER TABLE", actions).await
     }
 
     /// Drops a table; its objects go too unless they are kept, and nobody else's.
@@ -220,11 +219,11 @@ impl Coordinator {
     async fn commit_schema(
         &self,
         id: &TableId,
+        table: &TableState,
         operation: &'static str,
         actions: Vec<Action>,
     ) -> Result<Option<TableVersion>> {
-        let table = self.table(id).await?;
-        let log = self.log(&table)?;
+        let log = self.log(table)?;
         let entry = OpenAttempt {
             table: id.clone(),
             epoch: self.epoch().await?,
@@ -239,7 +238,7 @@ impl Coordinator {
         };
         let open = OpenTry {
             id,
-            table: &table,
+            table,
             log: &log,
             attempt: attempt.index,
         };

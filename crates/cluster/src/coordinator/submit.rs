@@ -206,8 +206,7 @@ impl Coordinator {
             .require_active()
             .map_err(|refusal| refusal.into_error(&table.name))?;
         self.close_leftovers(id, &table).await?;
-        self.follow_log(id).await?;
-        let table = self.table(id).await?;
+        let table = self.follow_log(id).await?;
         let Some(head) = table.head else {
             return Err(Refusal::TableUnknown.into_error(&table.name));
         };
