@@ -26,8 +26,12 @@ impl Coordinator {
     pub(super) async fn follow_log(&self, id: &TableId) -> Result<Arc<TableState>> {
         for _ in 0..INTEGRATIONS_MAX {
             self.sync_log(id).await?;
-            if let Some(table) = Box::pin(self.integrate(id)).await? {
-                return Ok(table);
+            if let Some(known) = Box::pin(self.integrate(id)).await? {
+                let table = self.table(id).await?;
+                if table.head_attempt.is_some() || table.head == known.head {
+                    return Ok(table);
+                }
+                continue;
             }
             self.resolve(id).await?;
         }
