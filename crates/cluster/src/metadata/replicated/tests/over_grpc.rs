@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tidegate_change::Code;
 use tidegate_change::clock::SystemRandom;
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::TcpListenerStream;
 
@@ -19,6 +20,7 @@ struct Node {
     member: Member,
     peer: Peer,
     server: JoinHandle<()>,
+    stop: Option<oneshot::Sender<()>>,
     _dir: tempfile::TempDir,
 }
 
@@ -49,10 +51,12 @@ async fn node_at(address: &str, is_founder: bool) -> Node {
     let dir = directory();
     let member = Member::open(dir.path(), &options).await.unwrap();
     let service = peer_service(member.inbox());
+    let (stop, stops) = oneshot::channel();
     let server = tokio::spawn(async move {
+        let stopped = async { drop(stops.await) };
         tonic::transport::Server::builder()
             .add_service(service)
-            .serve_with_incoming(TcpListenerStream::new(listener))
+            .serve_with_incoming_shutdown(TcpListenerStream::new(listener), stopped)
             .await
             .unwrap();
     });
@@ -60,6 +64,7 @@ async fn node_at(address: &str, is_founder: bool) -> Node {
         member,
         peer,
         server,
+        stop: Some(stop),
         _dir: dir,
     }
 }
@@ -106,9 +111,9 @@ async fn a_new_node_at_an_old_address_takes_nothing_that_is_not_for_it() {
     }
     let mut gone = nodes.pop().unwrap();
     let (old, peer) = (gone.member.node(), gone.peer.clone());
-    gone.server.abort();
-    // Only then is its port free.
-    assert!((&mut gone.server).await.unwrap_err().is_cancelled());
+    // Its connections go with it, as those of a process do, and its port is free.
+    gone.stop.take().unwrap().send(()).unwrap();
+    (&mut gone.server).await.unwrap();
     drop(gone);
     let address = peer.endpoint.trim_start_matches("http://");
     let fresh = node_at(address, false).await;
