@@ -11,7 +11,7 @@ use tidegate_delta::TableSnapshot;
 use super::Coordinator;
 use super::foreign::{self, Tail};
 use super::submit::{OpenTry, resolved_spec};
-use crate::metadata::{CommitKind, Entry, OpenAttempt, Outcome, TableId, TableState};
+use crate::metadata::{CommitKind, TableId, TableState};
 
 /// What history shows.
 const OPERATION: &str = "INTEGRATE";
@@ -172,24 +172,13 @@ impl Coordinator {
         if !work.is_needed() {
             return Ok(Taken::Nothing);
         }
-        let entry = OpenAttempt {
-            table: id.clone(),
-            epoch: self.epoch().await?,
-            kind: CommitKind::Maintenance,
-            batches: Vec::new(),
-            proposed_ms: self.parts.clock.now_ms(),
-        };
-        let Outcome::AttemptOpened(attempt) =
-            self.require(&table.name, Entry::OpenAttempt(entry)).await?
-        else {
-            return Err(Error::internal("an attempt was not opened"));
-        };
-        work.attempt = self.attempt_id(attempt.index);
+        let attempt = self.open_plain(id, table, CommitKind::Maintenance).await?;
+        work.attempt = self.attempt_id(attempt);
         let open = OpenTry {
             id,
             table,
             log: &log,
-            attempt: attempt.index,
+            attempt,
         };
         match self.publish_integration(&open, work).await {
             Ok(true) => Ok(Taken::Committed),

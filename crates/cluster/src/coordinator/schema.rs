@@ -224,23 +224,12 @@ impl Coordinator {
         actions: Vec<Action>,
     ) -> Result<Option<TableVersion>> {
         let log = self.log(table)?;
-        let entry = OpenAttempt {
-            table: id.clone(),
-            epoch: self.epoch().await?,
-            kind: CommitKind::Schema,
-            batches: Vec::new(),
-            proposed_ms: self.parts.clock.now_ms(),
-        };
-        let Outcome::AttemptOpened(attempt) =
-            self.require(&table.name, Entry::OpenAttempt(entry)).await?
-        else {
-            return Err(Error::internal("an attempt was not opened"));
-        };
+        let attempt = self.open_plain(id, table, CommitKind::Schema).await?;
         let open = OpenTry {
             id,
             table,
             log: &log,
-            attempt: attempt.index,
+            attempt,
         };
         let tried = self
             .try_plain(&open, (CommitKind::Schema, operation), actions)
@@ -250,6 +239,26 @@ impl Coordinator {
             tried => open.ended(tried, self.give_up(&open).await),
         };
         Ok(tried?.then(|| table.next_version()))
+    }
+
+    /// Opens an attempt that belongs to no batch; returns its index.
+    pub(super) async fn open_plain(
+        &self,
+        id: &TableId,
+        table: &TableState,
+        kind: CommitKind,
+    ) -> Result<u64> {
+        let entry = OpenAttempt {
+            table: id.clone(),
+            epoch: self.epoch().await?,
+            kind,
+            batches: Vec::new(),
+            proposed_ms: self.parts.clock.now_ms(),
+        };
+        match self.require(&table.name, Entry::OpenAttempt(entry)).await? {
+            Outcome::AttemptOpened(attempt) => Ok(attempt.index),
+            _ => Err(Error::internal("an attempt was not opened")),
+        }
     }
 
     /// Commits actions that belong to no batch; false when another commit was first.
